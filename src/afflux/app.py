@@ -26,7 +26,9 @@ from afflux.cycle.inspection_types import Inspection, InspectionError
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle
 from afflux.cycle.optimiser import Optimiser
+from afflux.cycle.preempting_scheduler import PreemptingScheduler
 from afflux.groups.quorum import QuorumRule, quorum_rule
+from afflux.kube.quantities import storage_bytes
 from afflux.model.errors import InputError
 from afflux.policies.policy import Weighted
 from afflux.policies.registry import constraints, make_policy
@@ -36,13 +38,14 @@ from afflux.sim.replay import SimulatedScheduler
 
 if TYPE_CHECKING:
     from afflux.kube.api.client_config import ClientConfig
+    from afflux.kube.disks.disk_overview import NodeView
+    from afflux.kube.file_adapter import FileDisks
+    from afflux.kube.live.disk_components import LiveDisks
     from afflux.kube.live.process import Options
     from afflux.ledger.connection import AddressSource
     from afflux.ledger.embedded_postgres import StartTiming
 
 POD_BY_POD = "pod-by-pod"
-# Only for profiles with this policy is counted what pods do on disks.
-DISK_IO = "disk-io"
 # The hint if no inspection service and no ledger is found.
 ADDRESS_HINT = (
     "expected the address of the inspection service, such as https://127.0.0.1:10251 while"
@@ -55,10 +58,13 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def make_scheduler(settings: SchedulerSettings, state: State) -> Scheduler:
+def make_scheduler(
+    settings: SchedulerSettings, state: State, *, preempts: bool = False
+) -> Scheduler:
     """A scheduler with these settings for this cluster; its reservations name no machines."""
     policies = _policies(settings)
-    return Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    inner = Optimiser(state, _queues(settings), constraints(), policies, with_machines=False)
+    return PreemptingScheduler(state, inner, [""]) if preempts else inner
 
 
 def _queues(settings: SchedulerSettings) -> list[tuple[QueueRules, Strategy]]:
@@ -72,6 +78,20 @@ def quorum_rules(settings: SchedulerSettings) -> Mapping[str, QuorumRule]:
         each.quorum: quorum_rule(each.quorum, f"{settings.origin}: queues[{number}].quorum")
         for number, each in enumerate(settings.queue_rules())
     }
+
+
+def file_disks(settings: SchedulerSettings) -> "FileDisks | None":
+    """How disk bandwidth counts in a dry run on files, None if it does not."""
+    counting = settings.disk_counting()
+    if counting is None:
+        return None
+    from afflux.kube.file_adapter import FileDisks
+    from afflux.kube.trusted_key_files import read_trusted_keys
+
+    fields = settings.disk_io
+    keys = read_trusted_keys(fields.trusted_keys) if fields.trusted_keys else {}
+    named = fields.config_map
+    return FileDisks(counting, f"{named.namespace}/{named.name}", keys)
 
 
 def run_in_kubernetes(
@@ -146,8 +166,11 @@ def serve(
     from afflux.rpc.server_security import SecurityOptions, listen_address
 
     state = State()
-    optimiser = Optimiser(state, _queues(settings), constraints(), _policies(settings))
-    cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
+    scheduler: Scheduler
+    scheduler = optimiser = Optimiser(state, _queues(settings), constraints(), _policies(settings))
+    if settings.preempts is True:
+        scheduler = PreemptingScheduler(state, optimiser, [""])
+    cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
     serving = configuration.serving
     options = ServiceOptions(
         listen_address(address.listen),
@@ -268,8 +291,31 @@ def _options(configuration: Configuration) -> "Options":
         cleanup=configuration.cleanup.enabled,
         cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
+        disks=_live_disks(configuration),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
+    )
+
+
+def _live_disks(configuration: Configuration) -> "LiveDisks | None":
+    """How disk bandwidth counts in a live cluster, None if no profile counts it."""
+    counting = configuration.disk_counting()
+    if counting is None:
+        return None
+    from afflux.kube.live.content_download import DownloadLimits
+    from afflux.kube.live.disk_components import LiveDisks
+    from afflux.kube.reader.cluster_disks import DiskOptions
+    from afflux.kube.reader.node_disks import SilenceAction, SilenceRules
+
+    fields = configuration.disk_io
+    silent, named, downloads = fields.silent, fields.config_map, fields.downloads
+    action = cast("SilenceAction", silent.action)
+    return LiveDisks(
+        DiskOptions(counting, SilenceRules(silent.after.seconds, action, silent.degrade_to)),
+        namespace=fields.namespace,
+        config_map=f"{named.namespace}/{named.name}",
+        trusted_keys=fields.trusted_keys,
+        downloads=DownloadLimits(downloads.timeout.seconds, storage_bytes(downloads.max_size)),
     )
 
 
@@ -295,8 +341,9 @@ def simulated_scheduler(settings: SchedulerSettings, name: str | None = None) ->
         name = f"{policies}@{settings.strategy}"
     return SimulatedScheduler(
         name,
-        lambda state: make_scheduler(settings, state),
-        counts_disks=any(policy.name == DISK_IO for policy in settings.policies),
+        lambda state: make_scheduler(settings, state, preempts=settings.preempts is True),
+        counts_disks=settings.counts_disks,
+        preempts=settings.preempts is True,
     )
 
 
@@ -380,6 +427,14 @@ async def _open_inspection(source: InspectionSource) -> AsyncGenerator[tuple[Ins
         if address is not None:
             async with LedgerInspection(address) as ledger:
                 yield ledger, namespace
+
+
+def disks_of_cluster(kubeconfig: str | None, context: str | None) -> "list[NodeView]":
+    """The disks of the cluster of this kubeconfig; a NoDisksError if they cannot be read."""
+    from afflux.kube.disk_objects import disks_of_cluster as read_disks
+
+    source = InspectionSource(kubeconfig=kubeconfig, context=context)
+    return asyncio.run(read_disks(_client_config(source)))
 
 
 def _client_config(source: InspectionSource) -> "ClientConfig":

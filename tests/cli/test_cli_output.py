@@ -41,12 +41,13 @@ COMMANDS = {
         "MODEL ",
         ["DIGEST "],
     ),
+    "diskio show disks.json": ("NODE ", ["NAMES", "/dev/sda"]),
     "queue": ("QUEUE ", ["PRIORITY", "RUN TIME", "WAITING SINCE", "STARTS AT"]),
     "group train": ("Name: ", ["MEMBER  ", "2027-01-15T07:54:48Z  Ready"]),
     "reservations": ("GROUP ", ["PRIORITY", "STARTS AT", "ENDS AT"]),
     "history": ("GROUP ", ["PRIORITY", "READY AT", "STARTED AT", "ENDED AT"]),
 }
-DISKIO = ("diskio keygen", "diskio verify", "diskio try")
+DISKIO = ("diskio keygen", "diskio verify", "diskio try", "diskio show")
 Run = Callable[[str], Answer]
 
 
@@ -60,6 +61,11 @@ def run(afflux: Afflux, service: Service, tmp_path: Path, monkeypatch: pytest.Mo
     nodes = node("y"), node("1e3", cpu="0", pods="0")
     write(tmp_path / "nodes.json", *nodes)
     write(tmp_path / "cluster.json", *nodes, pod("web", cpu="1500m"), pod("big", cpu="64"))
+    left = {"total": 1, "read": 1, "write": 1}
+    status = {"allocatableBandwidth": {"1e3": {"name": "/dev/sda", "status": left}}}
+    metadata = {"name": "y", "namespace": "disks"}
+    kind = {"apiVersion": "ioi.intel.com/v1", "kind": "NodeDiskIOInfo"}
+    write(tmp_path / "disks.json", {**kind, "metadata": metadata, "status": status})
     (tmp_path / "solvable.min").write_text(SOLVABLE)
     (tmp_path / "table.json").write_bytes(TABLE.read_bytes())
     (tmp_path / "other.json").write_text(TABLE.read_text().replace("52", "51"))

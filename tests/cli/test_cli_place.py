@@ -41,6 +41,8 @@ def test_json_has_exactly_the_documented_shape(place: Callable[..., Any]) -> Non
         "version": 1,
         "placements": [{"pod": "shop/web", "node": "n1"}],
         "waiting": [{"pod": "shop/big", "reason": "0/1 nodes are available: 1 Insufficient cpu."}],
+        "evictions": [],
+        "nominated": [],
     }
 
 
@@ -52,6 +54,8 @@ def test_explain_adds_a_verdict_of_every_node_on_every_pending_pod(
         "version": 1,
         "placements": [{"pod": "shop/web", "node": "n1"}],
         "waiting": [],
+        "evictions": [],
+        "nominated": [],
         "verdicts": {
             "shop/web": {
                 "n1": {"fits": True, "reasons": []},

@@ -38,6 +38,7 @@ IN_WORDS = {
     "profiles[].schedulerName": "`afflux`",
     "profiles[].policies": "the top-level `policies`",
     "profiles[].topologySpread": "the top-level `topologySpread`",
+    "profiles[].preemption.enabled": "only for `place`",
     "topologySpread.defaultConstraints": "`[]`",
     "topologySpread.defaultConstraints[].minDomains": "none",
 }

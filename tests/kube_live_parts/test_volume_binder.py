@@ -35,8 +35,8 @@ def test_what_goes_together_has_the_name_that_people_see() -> None:
             cluster.add(*(disk(f"d{n}", host="n0") for n in range(3)), *gang("g", 2))
             cluster.add(pod("web", "web"), claim("web"))
             outcome = cluster.decide()
-            assert outcome.round is not None
-            found = list(units(outcome.placements, outcome.round.placed, outcome.circles))
+            assert outcome.decision is not None
+            found = list(units(outcome.placements, outcome.decision.plan.placed, outcome.circles))
             assert sorted((each.name, len(each.members)) for each in found) == [
                 ("default/g", 2),
                 ("default/web", 1),

@@ -13,13 +13,14 @@ from typing import Any
 
 import yaml
 from testbed import ControlPlane, Manifest, build_helm
+from testbed.api import ApiError
 
 CHART = Path(__file__).parents[2] / "charts" / "afflux"
 NAMESPACE = "afflux-system"
 RELEASE = "afflux"
 
 # Not installed: the testbed cannot run containers.
-SKIPPED_KIND = "Deployment"
+SKIPPED_KINDS = ("Deployment", "DaemonSet")
 RBAC_RESOURCES = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 
 
@@ -28,9 +29,11 @@ def install(
     namespace: str = NAMESPACE,
     *,
     release: str = RELEASE,
+    account: str = "",
     **values: Any,
 ) -> Path:
-    """Apply the chart with these values; returns the kubeconfig of its service account.
+    """Apply the chart with these values; returns the kubeconfig of its service account, or of the
+    named one.
 
     `install(plane, config={"profiles": [{"schedulerName": "batch"}]})` grants what the chart
     grants with these values; the rights of an earlier installation of the release are removed.
@@ -41,19 +44,23 @@ def install(
     control_plane.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", input=_listed(manifests)
     )
-    (account,) = (each for each in manifests if each["kind"] == "ServiceAccount")
-    name = account["metadata"]["name"]
-    user = f"system:serviceaccount:{namespace}:{name}"
-    bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"])
+    for definition in manifests:
+        if definition["kind"] == "CustomResourceDefinition":
+            _wait_served(control_plane, definition["spec"])
+    accounts = [each["metadata"]["name"] for each in manifests if each["kind"] == "ServiceAccount"]
+    # Those of other parts have longer names.
+    name = account or min(accounts, key=len)
+    users = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"]): "system:serviceaccount:"
+        f"{each['subjects'][0]['namespace']}:{each['subjects'][0]['name']}"
         for each in manifests
-        if "roleRef" in each
+        if each.get("subjects", [{}])[0].get("kind") == "ServiceAccount"
     }
     # The API server learns of new roles by its own watches, a moment later.
     for role in manifests:
-        if (role["kind"], role["metadata"]["name"]) in bound:
+        if user := users.get((role["kind"], role["metadata"]["name"])):
             control_plane.wait_until(
-                lambda role=role: all(
+                lambda role=role, user=user: all(
                     is_allowed(control_plane, user, **right) for right in _first_rights(role)
                 ),
                 f"the rights of {role['kind']} {role['metadata']['name']}",
@@ -113,7 +120,7 @@ def _helm() -> str:
 
 
 def _applies(manifest: Manifest) -> bool:
-    return manifest["kind"] != SKIPPED_KIND
+    return manifest["kind"] not in SKIPPED_KINDS
 
 
 def _first_rights(role: Manifest) -> Iterator[dict[str, str]]:
@@ -128,6 +135,19 @@ def _first_rights(role: Manifest) -> Iterator[dict[str, str]]:
             "name": next(iter(rule.get("resourceNames", ())), ""),
             "verb": rule["verbs"][0],
         }
+
+
+def _wait_served(plane: ControlPlane, spec: Manifest) -> None:
+    path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
+
+    def is_served() -> bool:
+        try:
+            listed = plane.api.get(path)["resources"]
+        except ApiError:
+            return False
+        return any(each["name"] == spec["names"]["plural"] for each in listed)
+
+    plane.wait_until(is_served, path)
 
 
 def _namespace(name: str) -> str:

@@ -30,7 +30,7 @@ ALL_VALUES: dict[str, Any] = {
             {"schedulerName": "batch"},
             {
                 "schedulerName": "web",
-                "policies": [{"name": "load-spreading"}],
+                "policies": [{"name": "load-spreading"}, {"name": "disk-io"}],
                 "topologySpread": {"defaultingType": "List", "defaultConstraints": []},
             },
         ],
@@ -57,6 +57,13 @@ ALL_VALUES: dict[str, Any] = {
         "serving": {"port": 9000, "certFile": "/etc/tls/tls.crt", "keyFile": "/etc/tls/tls.key"},
         "binding": {"parallelism": 8, "timeout": "500ms"},
         "volumes": {"bindTimeoutSeconds": 12_345_678},
+        "diskIO": {
+            "namespace": "disks",
+            "configMap": {"namespace": "vendors", "name": "models"},
+            "defaultCharge": {"read": "1Mi", "write": "0", "blockSize": "4k"},
+            "silent": {"after": "30s", "action": "degrade", "degradeTo": 0.25},
+            "downloads": {"timeout": "5s", "maxSize": "1Mi"},
+        },
         "cleanup": {"enabled": True, "finished": True, "halfBoundAfter": "10m"},
         "ledger": {
             "url": "postgresql://afflux@database.batch/afflux",
@@ -86,6 +93,7 @@ ALL_VALUES: dict[str, Any] = {
     "extraVolumeMounts": [{"name": "tls", "mountPath": "/etc/tls", "readOnly": True}],
     "podDisruptionBudget": {"minAvailable": "50%"},
     "service": {"annotations": {"example.org/e": "f"}},
+    "diskIO": {"trustedKeysSecret": "vendor-keys"},
     "serviceMonitor": {
         "enabled": True,
         "labels": {"release": "prometheus"},

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,19 +54,11 @@ def install_rights(plane: ControlPlane) -> Path:
     return install(plane, NAMESPACE, release=LEASE, config=config)
 
 
-class Scheduler:
-    """One replica; it can be started again after it ended."""
+class AffluxProcess:
+    """A command of afflux that runs until stopped; it can be started again after it ended."""
 
-    def __init__(
-        self,
-        kubeconfig: Path,
-        directory: Path,
-        configuration: Mapping[str, Any],
-        reaper: ProcessReaper,
-    ) -> None:
-        self._config = directory / "config.yaml"
-        self._config.write_text(json.dumps(configuration))
-        self._kubeconfig = kubeconfig
+    def __init__(self, arguments: Sequence[str], directory: Path, reaper: ProcessReaper) -> None:
+        self._arguments = arguments
         self._directory = directory
         self._reaper = reaper
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,9 +73,7 @@ class Scheduler:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "afflux.cli", "run",
-                    "--kubeconfig", str(self._kubeconfig), "--config", str(self._config),
-                    "--log-level", log_level,
+                    sys.executable, "-m", "afflux.cli", *self._arguments, "--log-level", log_level,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -150,11 +140,6 @@ class Scheduler:
         found = re.search(pattern, self.log.read_text(errors="replace"))
         return found[1] if found else None
 
-    @property
-    def identity(self) -> str:
-        """The identity of the replica in the lease."""
-        return self.logged("waiting for lease .* as (.*)") or ""
-
     def ask(self, page: str) -> tuple[bool, str]:
         """GET one of its pages: whether the status is 200, and the body."""
         port = self.logged(r"serving health and metrics on .*, port (\d+)")
@@ -193,16 +178,35 @@ class Scheduler:
         assert "Traceback" not in self.log.read_text(errors="replace"), tail(self.log, 80)
 
 
-class Schedulers:
-    """The replicas of one test."""
+class Scheduler(AffluxProcess):
+    """One replica of `afflux run`."""
 
-    def __init__(self, plane: ControlPlane, kubeconfig: Path, directory: Path) -> None:
-        self.plane = plane
-        self.kubeconfig = kubeconfig
-        self._directory = directory / "schedulers"
-        self._directory.mkdir()
-        self._reaper = ProcessReaper(self._directory)
-        self._all: list[Scheduler] = []
+    def __init__(
+        self,
+        kubeconfig: Path,
+        directory: Path,
+        configuration: Mapping[str, Any],
+        reaper: ProcessReaper,
+    ) -> None:
+        config = directory / "config.yaml"
+        config.write_text(json.dumps(configuration))
+        arguments = ["run", "--kubeconfig", str(kubeconfig), "--config", str(config)]
+        super().__init__(arguments, directory, reaper)
+
+    @property
+    def identity(self) -> str:
+        """The identity of the replica in the lease."""
+        return self.logged("waiting for lease .* as (.*)") or ""
+
+
+class ProcessGroup:
+    """The processes of one test; ends them after it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._directory.mkdir(exist_ok=True)
+        self._reaper = ProcessReaper(directory)
+        self._processes: list[AffluxProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -213,17 +217,31 @@ class Schedulers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for each in self._all:
+        for each in self._processes:
             if each.log.exists():
                 # pytest shows it if the test has failed.
                 print(f"--- {each.log}\n{tail(each.log, 60)}")
             each.close()
         self._reaper.close()
 
+    def _next_directory(self) -> Path:
+        directory = self._directory / str(len(self._processes))
+        directory.mkdir()
+        return directory
+
+
+class Schedulers(ProcessGroup):
+    """The replicas of one test."""
+
+    def __init__(self, plane: ControlPlane, kubeconfig: Path, directory: Path) -> None:
+        super().__init__(directory / "schedulers")
+        self.plane = plane
+        self.kubeconfig = kubeconfig
+        self._all: list[Scheduler] = []
+
     def make(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
         """A replica that is not started; the sections are merged into the default configuration."""
-        directory = self._directory / str(len(self._all))
-        directory.mkdir()
+        directory = self._next_directory()
         merged: dict[str, Any] = dict(CONFIGURATION)
         if "ledger" in sections:
             del merged["ledger"]
@@ -232,6 +250,7 @@ class Schedulers:
             merged[name] = {**merged.get(name, {}), **section} if added else section
         scheduler = Scheduler(kubeconfig or self.kubeconfig, directory, merged, self._reaper)
         self._all.append(scheduler)
+        self._processes.append(scheduler)
         return scheduler
 
     def start(self, kubeconfig: Path | None = None, **sections: Any) -> Scheduler:
@@ -252,4 +271,12 @@ class Schedulers:
         return next((each for each in self._all if holder and each.identity == holder), None)
 
 
-__all__ = ["SHORT_LEASE", "WITHOUT_ELECTION", "Scheduler", "Schedulers", "install_rights"]
+__all__ = [
+    "SHORT_LEASE",
+    "WITHOUT_ELECTION",
+    "AffluxProcess",
+    "ProcessGroup",
+    "Scheduler",
+    "Schedulers",
+    "install_rights",
+]

@@ -100,7 +100,8 @@ def test_optional_objects_are_rendered_when_enabled() -> None:
     assert "topologySpreadConstraints" not in pod
     (endpoint,) = of_kind(manifests, "ServiceMonitor")["spec"]["endpoints"]
     assert endpoint["scheme"] == "https"
-    lease = of_kind(manifests, "Role")
+    roles = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Role"}
+    lease = roles["afflux"]
     assert lease["metadata"]["namespace"] == NAMESPACE
     assert lease["rules"][0]["resourceNames"] == ["batch"]
 

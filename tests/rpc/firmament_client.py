@@ -65,10 +65,14 @@ def _class_of(descriptor: Any) -> Any:
 
 
 def service_process(
-    policy: str = "cpu-memory", ledger: Ledger | None = None, **options: Any
+    policy: str = "cpu-memory",
+    ledger: Ledger | None = None,
+    *,
+    preempts: bool = False,
+    **options: Any,
 ) -> ServiceProcess:
     state = State()
-    scheduler = make_scheduler(parse_scheduler_spec(policy), state)
+    scheduler = make_scheduler(parse_scheduler_spec(policy), state, preempts=preempts)
     cycle = Cycle(state, scheduler, isolates_faults=True)
     return ServiceProcess(cycle, ServiceOptions(listen_address("127.0.0.1:0"), **options), ledger)
 

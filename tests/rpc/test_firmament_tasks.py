@@ -280,3 +280,51 @@ def test_a_task_asks_for_bandwidth_that_no_machine_has():
             assert _reason(process, 1) == "0/1 nodes are available: 1 Insufficient net_rx_bw."
 
     run(story())
+
+
+def test_a_task_of_a_higher_priority_preempts_and_starts_when_the_other_has_ended():
+    async def story():
+        async with service(preempts=True) as client:
+            await client.add(node("a", max_pods=2))
+            await client.submit(task(1), task(2))
+            assert len((await client.schedule())[0]) == 2
+            await client.submit(task(3, priority=5))
+            reply = await client.Schedule(pb.ScheduleRequest())
+            (preempted,) = reply.deltas
+            assert preempted.type == pb.SchedulingDelta.PREEMPT
+            assert preempted.resource_id == "a-pu"
+            assert preempted.task_id in {1, 2}
+            # Its place is held until it has ended, and not told again.
+            assert await client.schedule() == ({}, [3])
+            await client.submit(task(4))
+            assert (await client.TaskRemoved(_uid(preempted.task_id))).type == pb.TASK_REMOVED_OK
+            assert await client.schedule() == ({3: "a-pu"}, [4])
+
+    run(story())
+
+
+def test_preemptions_come_before_placements():
+    async def story():
+        async with service(preempts=True) as client:
+            await client.add(node("a", max_pods=1))
+            await client.submit(task(1))
+            await client.schedule()
+            await client.add(node("b", cpu_milli=50))
+            await client.submit(task(2, cpu_milli=50), task(3, priority=5))
+            reply = await client.Schedule(pb.ScheduleRequest())
+            found = [(each.type, each.task_id) for each in reply.deltas]
+            assert found == [(pb.SchedulingDelta.PREEMPT, 1), (pb.SchedulingDelta.PLACE, 2)]
+
+    run(story())
+
+
+def test_a_service_without_preemption_lets_the_task_wait():
+    async def story():
+        async with service() as client:
+            await client.add(node("a", max_pods=1))
+            await client.submit(task(1))
+            await client.schedule()
+            await client.submit(task(2, priority=5))
+            assert await client.schedule() == ({}, [2])
+
+    run(story())

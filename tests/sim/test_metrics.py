@@ -80,6 +80,7 @@ def test_two_tasks_one_after_the_other():
         "backfilled": 0.0,
         "promises": {"made": 0, "unknown": 0, "broken": 0, "broken_by": {}},
         "preemptions": 0,
+        "work_lost_seconds": 0.0,
         "migrations": 0,
         "cycle_seconds": {
             "p50": pytest.approx(0.002),

@@ -5,7 +5,7 @@ description of each plugin; the peer must choose a node to which it gives the hi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from afflux.model.taints import Taint, Toleration
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
 from afflux.sim.pod_by_pod import PodByPod, balanced_allocation, least_allocated, normalised
+from oracles.disks import disk, report, stated
 
 MIB = 2**20
 GIB = 2**30
@@ -204,6 +205,18 @@ def test_devices_are_filtered_one_by_one() -> None:
     state = State([machine("n1", devices=2)])
     share = shape(100, devices=DeviceRequest(1, 600))
     assert choices(state, share, share, share) == ["n1", "n1", None]
+
+
+def test_disks_are_filtered_one_by_one() -> None:
+    state = State([machine("n1"), machine("n2")])
+    state.set_disks(report("n1", disk("a", 5, 5), disk("b", 9, 9)))
+    reads, both = (
+        replace(shape(100), disks=stated((4, 0))),
+        replace(shape(100), disks=stated((6, 0))),
+    )
+    assert choices(state, reads, both, reads, reads) == ["n1", "n1", None, None]
+    two = replace(shape(100), disks=stated((5, 5), (9, 9)))
+    assert choices(state, two, two) == ["n1", None]
 
 
 def test_a_pod_with_an_unknown_resource_waits() -> None:

@@ -11,6 +11,10 @@ counts as missing, as in afflux. Values that an earlier chart did not have are m
 {{- $ledger := merge (dict "directory" .) ($configuration.ledger | default dict) -}}
 {{- $_ := set $configuration "ledger" $ledger -}}
 {{- end -}}
+{{- with include "afflux.trustedKeysSecret" . -}}
+{{- $diskIO := merge (dict "trustedKeys" (include "afflux.trustedKeysDirectory" $)) ($configuration.diskIO | default dict) -}}
+{{- $_ := set $configuration "diskIO" $diskIO -}}
+{{- end -}}
 {{- toYaml $configuration -}}
 {{- end -}}
 
@@ -102,3 +106,54 @@ enabled
 {{- end -}}
 {{- .Values.schedulerName -}}
 {{- end -}}
+
+{{/* Empty unless disk bandwidth counts for a profile: its policies, or the usual ones, have disk-io. */}}
+{{- define "afflux.diskIO" -}}
+{{- $configuration := .Values.config | default dict -}}
+{{- $usual := $configuration.policies | default (list dict) -}}
+{{- range $configuration.profiles | default (list dict) -}}
+{{- $policies := ternary .policies $usual (kindIs "slice" .policies) -}}
+{{- range $policies -}}
+{{- if eq (toString .name) "disk-io" -}}enabled{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The namespace of the NodeDiskIOInfo objects; that of the release by default, as in afflux. */}}
+{{- define "afflux.diskIONamespace" -}}
+{{- $diskIO := (.Values.config | default dict).diskIO | default dict -}}
+{{- $diskIO.namespace | default .Release.Namespace -}}
+{{- end -}}
+
+{{- define "afflux.diskIOName" -}}
+{{- printf "%s-disk-io" (include "afflux.fullname" . | trunc 55 | trimSuffix "-") -}}
+{{- end -}}
+
+{{/* The ConfigMap with the normalisers; the KEP's by default. */}}
+{{- define "afflux.normalisersConfigMap" -}}
+{{- $diskIO := (.Values.config | default dict).diskIO | default dict -}}
+{{- ($diskIO.configMap | default dict).name | default "normalization-func" -}}
+{{- end -}}
+
+{{- define "afflux.normalisersNamespace" -}}
+{{- $diskIO := (.Values.config | default dict).diskIO | default dict -}}
+{{- ($diskIO.configMap | default dict).namespace | default "default" -}}
+{{- end -}}
+
+{{- define "afflux.normalisersName" -}}
+{{- printf "%s-normalisers" (include "afflux.fullname" . | trunc 51 | trimSuffix "-") -}}
+{{- end -}}
+
+{{/* The Secret with the keys by which normalisers are signed; empty without one. */}}
+{{- define "afflux.trustedKeysSecret" -}}
+{{- if include "afflux.diskIO" . -}}
+{{- $secret := (.Values.diskIO | default dict).trustedKeysSecret | default "" -}}
+{{- $diskIO := (.Values.config | default dict).diskIO | default dict -}}
+{{- if and $secret $diskIO.trustedKeys -}}
+{{- fail "config.diskIO.trustedKeys: given, expected none since diskIO.trustedKeysSecret is mounted for it" -}}
+{{- end -}}
+{{- $secret -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "afflux.trustedKeysDirectory" -}}/etc/afflux-disk-keys{{- end -}}

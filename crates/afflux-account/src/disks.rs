@@ -4,28 +4,68 @@
 //! the model of the disk, and read, write and total each have to fit. Several volumes may share a
 //! disk.
 
-use std::collections::HashSet;
-
-use crate::resources::UNLIMITED;
+use crate::disk_search::{
+    MAX_ROOM_STEPS, MAX_SEARCH_STEPS, choose_for_one, fits_on, pack, put, room_for_one,
+    room_for_several,
+};
 
 /// Read, write and total bytes per second.
 pub type Bandwidth = [i64; 3];
 
 /// What one task does on disks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskRequest {
     /// By volume, and by number of the model of a disk, what it takes of such a disk; none if it
     /// cannot be there.
-    pub volumes: Vec<Vec<Option<Bandwidth>>>,
-    /// Whether the task runs only where disks are known. Otherwise it takes nothing elsewhere.
-    pub is_stated: bool,
+    volumes: Vec<Vec<Option<Bandwidth>>>,
+    is_stated: bool,
+    order: Vec<usize>,
 }
 
 impl DiskRequest {
+    /// A request for these volumes: by volume, and by number of the model of a disk, what it takes
+    /// of such a disk; none if it cannot be there. One that is stated fits only where disks are
+    /// known; any other takes nothing elsewhere.
+    #[must_use]
+    pub fn new(volumes: Vec<Vec<Option<Bandwidth>>>, is_stated: bool) -> Self {
+        let mut order: Vec<usize> = (0..volumes.len()).collect();
+        order.sort_by_key(|&volume| size(&volumes[volume]));
+        Self {
+            volumes,
+            is_stated,
+            order,
+        }
+    }
+
+    /// By volume and number of a model, what it takes of such a disk.
+    #[must_use]
+    pub fn volumes(&self) -> &[Vec<Option<Bandwidth>>] {
+        &self.volumes
+    }
+
+    /// Whether the task runs only where disks are known. Otherwise it takes nothing elsewhere.
+    #[must_use]
+    pub fn is_stated(&self) -> bool {
+        self.is_stated
+    }
+
+    /// The volumes, the largest first.
+    pub(crate) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
     /// What a volume takes of a disk; none if it cannot be there.
-    fn on(&self, volume: usize, disk: &Disk) -> Option<Bandwidth> {
+    pub(crate) fn on(&self, volume: usize, disk: &Disk) -> Option<Bandwidth> {
         *self.volumes[volume].get(disk.model as usize)?
     }
+}
+
+/// By which volumes are ordered: the largest first, by what they take where they take least.
+pub(crate) fn size(by_model: &[Option<Bandwidth>]) -> (i64, i64, i64) {
+    let least = by_model.iter().flatten().min_by_key(|taken| taken[2]);
+    least.map_or((i64::MIN, 0, 0), |&[read, write, total]| {
+        (-total, -read, -write)
+    })
 }
 
 /// A disk of a machine: the number of its model, and what it has left.
@@ -36,16 +76,6 @@ pub struct Disk {
     /// What is left of it; negative if it is overcommitted.
     pub left: Bandwidth,
 }
-
-/// Volumes on one machine are searched for exactly up to this number; above it the search is greedy
-/// and may miss a solution.
-const MAX_EXACT_VOLUMES: usize = 300;
-/// The exact search ends after this many steps and may miss a solution, so that tasks with many
-/// different volumes cannot hold up the scheduler. Room is asked for on every machine.
-const MAX_SEARCH_STEPS: usize = 20_000;
-const MAX_ROOM_STEPS: usize = 2_000;
-/// The room for tasks with several volumes is counted up to this number.
-const MAX_COUNTED_ROOM: i64 = 1_000;
 
 /// The disks of every machine.
 #[derive(Clone, Debug, Default)]
@@ -76,14 +106,14 @@ impl Disks {
         }
         match request.volumes.as_slice() {
             [_] => disks.iter().any(|disk| fits_on(disk, request, 0)),
-            _ => pack(disks, &[request], MAX_SEARCH_STEPS).is_some(),
+            _ => choose_for_one(disks, request).is_some(),
         }
     }
 
     /// How many such tasks fit one after the other; `at_most` is enough to know.
     ///
-    /// Exact for one volume. For several it may be too low: it is counted up to a limit, and the
-    /// search behind it is bounded.
+    /// Exact for one volume. For several it may be too low beyond a few tasks, and where the search
+    /// for those reaches its limit.
     #[must_use]
     pub fn room(&self, request: &DiskRequest, machine: usize, at_most: i64) -> i64 {
         let disks = self.of(machine);
@@ -93,13 +123,7 @@ impl Disks {
                 false => at_most,
             },
             [] => at_most,
-            [_] => {
-                let each = disks.iter().filter_map(|disk| {
-                    let taken = request.on(0, disk)?;
-                    Some(times(&disk.left, &taken))
-                });
-                each.fold(0_i64, i64::saturating_add).min(at_most)
-            }
+            [_] => room_for_one(disks, request, 0).min(at_most),
             _ => room_for_several(disks, request, at_most),
         }
     }
@@ -129,12 +153,8 @@ impl Disks {
         if disks.is_empty() {
             return (!request.is_stated).then(Vec::new);
         }
-        if request.volumes.len() == 1 {
-            let best = by_preference(disks, request, 0).into_iter().next()?;
-            return Some(vec![best]);
-        }
-        let chosen = pack(disks, &[request], MAX_SEARCH_STEPS)?.pop()?;
-        if further > 0 {
+        let chosen = choose_for_one(disks, request)?;
+        if further > 0 && chosen.len() > 1 {
             let mut left = disks.to_vec();
             put(&mut left, request, &chosen, -1);
             if room_for_several(&left, request, further) < further {
@@ -160,199 +180,18 @@ impl Disks {
     }
 }
 
-/// How often this can be taken of what is left. What is not asked for does not matter.
-fn times(left: &Bandwidth, taken: &Bandwidth) -> i64 {
-    let asked = left.iter().zip(taken).filter(|&(_, &taken)| taken > 0);
-    let each = asked.map(|(&left, &taken)| left.max(0) / taken);
-    each.min().unwrap_or(UNLIMITED)
-}
-
-fn fits_on(disk: &Disk, request: &DiskRequest, volume: usize) -> bool {
-    request.on(volume, disk).is_some_and(|taken| {
-        let mut pairs = disk.left.iter().zip(&taken);
-        pairs.all(|(&left, &taken)| taken == 0 || taken <= left)
-    })
-}
-
-/// Adds so often what the volumes of a task take.
-fn put(disks: &mut [Disk], request: &DiskRequest, chosen: &[u32], count: i64) {
-    for (volume, &index) in chosen.iter().enumerate() {
-        let disk = &mut disks[index as usize];
-        if let Some(taken) = request.on(volume, disk) {
-            add(&mut disk.left, &taken, count);
-        }
-    }
-}
-
-fn add(left: &mut Bandwidth, taken: &Bandwidth, count: i64) {
-    for (left, &taken) in left.iter_mut().zip(taken) {
-        *left += count * taken;
-    }
-}
-
-/// The disks on which a volume fits, the best first.
-fn by_preference(disks: &[Disk], request: &DiskRequest, volume: usize) -> Vec<u32> {
-    let fitting = (0..).zip(disks);
-    let fitting = fitting.filter(|&(_, disk)| fits_on(disk, request, volume));
-    let mut found: Vec<(i64, u32)> = fitting
-        .map(|(index, disk)| {
-            let [_, _, left] = disk.left;
-            (if request.is_stated { left } else { -left }, index)
-        })
-        .collect();
-    found.sort_unstable();
-    found.into_iter().map(|(_, index)| index).collect()
-}
-
-fn room_for_several(disks: &[Disk], request: &DiskRequest, at_most: i64) -> i64 {
-    let at_most = at_most
-        .min(MAX_COUNTED_ROOM)
-        .min(bound_of_room(disks, request));
-    let mut left = disks.to_vec();
-    let mut room = 0;
-    while room < at_most {
-        let Some(chosen) = pack(&left, &[request], MAX_ROOM_STEPS).and_then(|mut all| all.pop())
-        else {
-            break;
-        };
-        put(&mut left, request, &chosen, -1);
-        room += 1;
-    }
-    // One task after the other may have left gaps that others would fill.
-    while room < at_most {
-        let all = vec![request; usize::try_from(room).unwrap_or(0) + 1];
-        if all.len() * request.volumes.len() > MAX_EXACT_VOLUMES
-            || pack(disks, &all, MAX_ROOM_STEPS).is_none()
-        {
-            break;
-        }
-        room += 1;
-    }
-    room
-}
-
-/// No more such tasks than this fit, if all disks were one.
-fn bound_of_room(disks: &[Disk], request: &DiskRequest) -> i64 {
-    let mut bound = UNLIMITED;
-    for kind in 0..3 {
-        let left = disks.iter().map(|disk| disk.left[kind].max(0));
-        let left = left.fold(0, i64::saturating_add);
-        let least = (0..request.volumes.len()).map(|volume| {
-            let each = disks.iter().filter_map(|disk| request.on(volume, disk));
-            each.map(|taken| taken[kind]).min().unwrap_or(0)
-        });
-        let asked = least.fold(0, i64::saturating_add);
-        if asked > 0 {
-            bound = bound.min(left / asked);
-        }
-    }
-    bound
-}
-
-fn pack(disks: &[Disk], requests: &[&DiskRequest], steps: usize) -> Option<Vec<Vec<u32>>> {
-    let mut order: Vec<(usize, usize)> = Vec::new();
-    for (task, request) in requests.iter().enumerate() {
-        order.extend((0..request.volumes.len()).map(|volume| (task, volume)));
-    }
-    let size = |&(task, volume): &(usize, usize)| {
-        let each = disks
-            .iter()
-            .filter_map(|disk| requests[task].on(volume, disk));
-        each.min()
-    };
-    // Volumes that fit on no disk come first, equal ones beside each other.
-    order.sort_by_cached_key(|item| size(item).map(|[read, write, total]| (-total, -read, -write)));
-    let mut chosen: Vec<Vec<u32>> = requests
-        .iter()
-        .map(|request| vec![0; request.volumes.len()])
-        .collect();
-    let mut left = disks.to_vec();
-    if order.len() > MAX_EXACT_VOLUMES {
-        for (task, volume) in order {
-            let best = *by_preference(&left, requests[task], volume).first()?;
-            let taken = requests[task].on(volume, &left[best as usize])?;
-            add(&mut left[best as usize].left, &taken, -1);
-            chosen[task][volume] = best;
-        }
-        return Some(chosen);
-    }
-    let mut search = Search {
-        requests,
-        chosen: &mut chosen,
-        infeasible: HashSet::new(),
-        steps_left: steps,
-    };
-    search.place(&order, &mut left).then_some(chosen)
-}
-
-/// The search for disks for several volumes.
-struct Search<'a> {
-    requests: &'a [&'a DiskRequest],
-    /// By task and volume, the disk found last.
-    chosen: &'a mut [Vec<u32>],
-    /// How many volumes were left to place, and the disks in ascending order.
-    infeasible: HashSet<(usize, Vec<Disk>)>,
-    steps_left: usize,
-}
-
-impl Search<'_> {
-    /// Whether the volumes of `order` fit on what is left.
-    fn place(&mut self, order: &[(usize, usize)], left: &mut [Disk]) -> bool {
-        let Some((&(task, volume), rest)) = order.split_first() else {
-            return true;
-        };
-        if self.steps_left == 0 {
-            return false;
-        }
-        self.steps_left -= 1;
-        let mut key = left.to_vec();
-        key.sort_unstable();
-        let state = (rest.len(), key);
-        if self.infeasible.contains(&state) {
-            return false;
-        }
-        let request = self.requests[task];
-        let mut tried: Vec<Disk> = Vec::new();
-        for index in by_preference(left, request, volume) {
-            let before = left[index as usize];
-            let Some(taken) = request.on(volume, &before) else {
-                continue;
-            };
-            // Of equal disks one is enough.
-            if tried.contains(&before) {
-                continue;
-            }
-            tried.push(before);
-            add(&mut left[index as usize].left, &taken, -1);
-            let found = self.place(rest, left);
-            left[index as usize] = before;
-            if found {
-                self.chosen[task][volume] = index;
-                return true;
-            }
-        }
-        self.infeasible.insert(state);
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A task with volumes that take the same of every model.
     fn request(volumes: &[Bandwidth]) -> DiskRequest {
-        DiskRequest {
-            volumes: volumes.iter().map(|&taken| vec![Some(taken)]).collect(),
-            is_stated: true,
-        }
+        let volumes = volumes.iter().map(|&taken| vec![Some(taken)]);
+        DiskRequest::new(volumes.collect(), true)
     }
 
     fn default_charge(taken: Bandwidth) -> DiskRequest {
-        DiskRequest {
-            is_stated: false,
-            ..request(&[taken])
-        }
+        DiskRequest::new(vec![vec![Some(taken)]], false)
     }
 
     /// A machine with disks that have as much left for reading as for writing.
@@ -413,10 +252,8 @@ mod tests {
 
     #[test]
     fn a_volume_takes_of_each_model_what_it_costs_there() {
-        let cheap_on_second = DiskRequest {
-            volumes: vec![vec![Some([8, 0, 8]), Some([2, 0, 2]), None]],
-            is_stated: true,
-        };
+        let by_model = vec![Some([8, 0, 8]), Some([2, 0, 2]), None];
+        let cheap_on_second = DiskRequest::new(vec![by_model], true);
         let disk = |model| Disk {
             model,
             left: [5, 5, 10],

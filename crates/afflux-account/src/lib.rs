@@ -23,6 +23,7 @@
 
 mod account;
 mod devices;
+mod disk_search;
 mod disks;
 mod domain_counters;
 mod domains;

@@ -13,7 +13,7 @@ const MODELS: u32 = 2;
 const MACHINES: usize = 2;
 
 fn taken(disk: &Disk, request: &DiskRequest, volume: usize) -> Option<Bandwidth> {
-    *request.volumes[volume].get(disk.model as usize)?
+    *request.volumes()[volume].get(disk.model as usize)?
 }
 
 fn with(disks: &[Disk], chosen: usize, amounts: Bandwidth, sign: i64) -> Vec<Disk> {
@@ -29,13 +29,13 @@ fn fits_on(disk: &Disk, amounts: Bandwidth) -> bool {
 /// Every choice of a disk for each volume that fits, with the disks after it.
 fn choices(disks: &[Disk], request: &DiskRequest) -> Vec<(Vec<u32>, Vec<Disk>)> {
     if disks.is_empty() {
-        return match request.is_stated {
+        return match request.is_stated() {
             true => Vec::new(),
             false => vec![(Vec::new(), Vec::new())],
         };
     }
     let mut found = vec![(Vec::new(), disks.to_vec())];
-    for volume in 0..request.volumes.len() {
+    for volume in 0..request.volumes().len() {
         let mut longer = Vec::new();
         for (chosen, left) in found {
             for (index, disk) in left.iter().enumerate() {
@@ -91,7 +91,7 @@ fn request() -> impl Strategy<Value = DiskRequest> {
         prop::collection::vec(by_model, 1..=3),
         prop::bool::weighted(0.7),
     )
-        .prop_map(|(volumes, is_stated)| DiskRequest { volumes, is_stated })
+        .prop_map(|(volumes, is_stated)| DiskRequest::new(volumes, is_stated))
 }
 
 fn disks() -> impl Strategy<Value = Vec<Disk>> {
@@ -108,7 +108,7 @@ fn assert_is_preferred(disks: &[Disk], request: &DiskRequest, chosen: u32) {
     let fitting = choices(disks, request);
     let total = |index: u32| disks[index as usize].left[2];
     let others = fitting.iter().map(|(each, _)| total(each[0]));
-    let best = match request.is_stated {
+    let best = match request.is_stated() {
         true => others.min(),
         false => others.max(),
     };
@@ -201,10 +201,7 @@ proptest! {
             for (volume, &index) in chosen.iter().enumerate() {
                 let disk = all.of(0)[index as usize];
                 prop_assert!(taken(&disk, request, volume).is_some_and(|each| fits_on(&disk, each)));
-                let one = DiskRequest {
-                    volumes: vec![request.volumes[volume].clone()],
-                    is_stated: true,
-                };
+                let one = DiskRequest::new(vec![request.volumes()[volume].clone()], true);
                 all.take(0, &one, &[index]);
             }
         }

@@ -52,10 +52,8 @@ fn request_of((volumes, is_stated): DiskArgument) -> PyResult<DiskRequest> {
         let each = volume.iter().map(|amounts| amounts.as_ref().map(taken));
         each.collect()
     };
-    Ok(DiskRequest {
-        volumes: volumes.iter().map(by_model).collect(),
-        is_stated,
-    })
+    let volumes = volumes.iter().map(by_model).collect();
+    Ok(DiskRequest::new(volumes, is_stated))
 }
 
 fn cut(amount: i64) -> i64 {

@@ -533,7 +533,10 @@ impl Packing {
         let account = self.inner.account();
         let class = &account.classes()[class];
         let shares = class.devices.map_or(0, |asked| asked.count);
-        let volumes = class.disks.as_ref().map_or(0, |asked| asked.volumes.len());
+        let volumes = class
+            .disks
+            .as_ref()
+            .map_or(0, |asked| asked.volumes().len());
         let (shares, disks) = devices.split_at(shares.min(devices.len()));
         let known_devices = account.devices().of(machine).len();
         let known_disks = account.disks().of(machine).len();

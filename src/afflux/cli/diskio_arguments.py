@@ -5,16 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from afflux.cli.diskio_driver_arguments import (
+    AggregatorOptions,
+    DriverOptions,
+    ProfileOptions,
+    add_aggregator,
+    add_driver,
+    add_profile,
+)
+from afflux.cli.diskio_options import DiskioOptions
 from afflux.cli.output_option import Output, add_output_option
 from afflux.model.disks import DEFAULT_BLOCK_BYTES
 from afflux.model.errors import InputError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskioOptions:
-    """The options of one action; `command` is how messages call it."""
-
-    command: ClassVar[str] = "diskio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,22 @@ class TryOptions(DiskioOptions):
     output: Output
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions(DiskioOptions):
+    command: ClassVar[str] = "diskio show"
+    files: list[str]
+    kubeconfig: str | None
+    context: str | None
+    output: Output
+
+
 def add_diskio(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     parser.description = (
         "Normalisers say how much of a disk a request takes: tables of coefficients, or "
-        "WebAssembly modules (docs/disk-io-vendors.md)."
+        "WebAssembly modules (docs/disk-io-vendors.md). `show` shows the disks of a cluster "
+        "(docs/disk-io.md). The IO driver of a node reports what its disks have left "
+        "(docs/disk-io-driver.md)."
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, (summary, add_arguments, _) in _ACTIONS.items():
@@ -135,6 +148,19 @@ def _try(parser: argparse.ArgumentParser) -> None:
     add_output_option(parser, "name, kind and digest of the content, and the block size")
 
 
+def _show(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show what every disk has left, what the reserved pods state and what they were measured "
+        "to do, in bytes per second: of a cluster, or of objects in files."
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a file, or - for standard input")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="your credentials (default: $KUBECONFIG)"
+    )
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use")
+    add_output_option(parser, "the names of disks and pods")
+
+
 def _content(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "content", metavar="CONTENT", help="a table (JSON) or a module (.wasm), or - for stdin"
@@ -172,4 +198,12 @@ _ACTIONS: dict[str, tuple[str, _Add, type[DiskioOptions]]] = {
         VerifyOptions,
     ),
     "try": ("show what a request takes of a disk", _try, TryOptions),
+    "show": ("show the disks of a cluster and what is left of them", _show, ShowOptions),
+    "driver": ("report what the disks of a node have left", add_driver, DriverOptions),
+    "aggregator": (
+        "write the reports of the drivers of many nodes",
+        add_aggregator,
+        AggregatorOptions,
+    ),
+    "profile": ("measure the bandwidth of a disk by block size", add_profile, ProfileOptions),
 }

@@ -1,12 +1,14 @@
 """afflux diskio: each action imports what it needs when it runs."""
 
 from afflux.cli.diskio_arguments import (
-    DiskioOptions,
     KeygenOptions,
+    ShowOptions,
     SignOptions,
     TryOptions,
     VerifyOptions,
 )
+from afflux.cli.diskio_driver_arguments import AggregatorOptions, DriverOptions, ProfileOptions
+from afflux.cli.diskio_options import DiskioOptions
 from afflux.cli.exit_codes import ExitCode
 
 
@@ -29,5 +31,13 @@ def run(options: DiskioOptions) -> ExitCode:
             from afflux.cli.normaliser_trial import try_request
 
             return try_request(options)
+        case ShowOptions():
+            from afflux.cli.disk_tables import show
+
+            return show(options)
+        case DriverOptions() | AggregatorOptions() | ProfileOptions():
+            from afflux.cli.diskio_driver import run as run_driver
+
+            return run_driver(options)
         case _:
             raise AssertionError(f"{options.command} is not listed here")

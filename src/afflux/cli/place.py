@@ -7,7 +7,7 @@ from afflux.cli.arguments import PlaceOptions
 from afflux.cli.chosen_settings import chosen_settings
 from afflux.cli.exit_codes import ExitCode
 from afflux.cli.file_arguments import read_source
-from afflux.cli.place_output import WaitingPod, print_answer
+from afflux.cli.place_output import Answer, WaitingPod, print_answer
 from afflux.cli.safe_output import print_error
 from afflux.cluster.state import State
 from afflux.control.dry_run import DryRun, WaitingTask
@@ -28,7 +28,9 @@ def run(options: PlaceOptions) -> ExitCode:
     if options.files.count("-") > 1:
         raise InputError("FILE: '-' is given twice; standard input can be read only once")
     state = State()
-    cycle = Cycle(state, app.make_scheduler(settings, state))  # refuses wrong settings
+    preempts = settings.preempts is not False
+    # Refuses wrong settings.
+    cycle = Cycle(state, app.make_scheduler(settings, state, preempts=preempts))
     relations = ClusterRelations(
         DefaultConstraints(settings.default_constraints()),
         settings.pod_affinity.hard_pod_affinity_weight,
@@ -39,13 +41,16 @@ def run(options: PlaceOptions) -> ExitCode:
         settings.scheduler_names,
         relations,
         app.quorum_rules(settings),
+        evicts=preempts,
+        disks=app.file_disks(settings),
     )
     dry_run = DryRun(adapter, cycle, time.time())
     _print_notes(adapter)
     node_verdicts = dry_run.verdicts() if options.explain else None
     result = dry_run.run()
     waiting = [_waiting_pod(each) for each in result.waiting]
-    print_answer(options.output, result.placements, waiting, node_verdicts)
+    answer = Answer(result.placements, waiting, result.evictions, result.nominations)
+    print_answer(options.output, answer, node_verdicts)
     return ExitCode.DONE
 
 

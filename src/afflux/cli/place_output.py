@@ -8,6 +8,7 @@ from afflux.cli.output_option import DataForm, Output, is_data
 from afflux.cli.quantity_format import bytes_text, cpu_text
 from afflux.cli.safe_output import printable
 from afflux.cli.text_table import format_table
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.resources import CPU, MEMORY, amount_of
 from afflux.model.task import Task
@@ -25,37 +26,49 @@ class WaitingPod:
     expected_start: str | None = None
 
 
-Waiting = Sequence[WaitingPod]
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What starts, what waits, which running pods are evicted, and the pods that wait for a place
+    which these leave."""
+
+    placements: Sequence[Placement]
+    waiting: Sequence[WaitingPod]
+    evictions: Sequence[Eviction] = ()
+    nominations: Sequence[Placement] = ()
 
 
 def print_answer(
-    output: Output,
-    placements: Sequence[Placement],
-    waiting: Waiting,
-    node_verdicts: Mapping[str, Verdicts] | None,
+    output: Output, answer: Answer, node_verdicts: Mapping[str, Verdicts] | None
 ) -> None:
-    """Prints the placements, the waiting pods and, if there are verdicts, those."""
+    """Prints the answer and, if there are verdicts, those."""
     if is_data(output):
-        _print_data(output, placements, waiting, node_verdicts)
+        _print_data(output, answer, node_verdicts)
     else:
-        _print_tables(placements, waiting, node_verdicts or {}, wide=output == "wide")
+        _print_tables(answer, node_verdicts or {}, wide=output == "wide")
 
 
 def _print_data(
-    form: DataForm,
-    placements: Sequence[Placement],
-    waiting: Waiting,
-    node_verdicts: Mapping[str, Verdicts] | None,
+    form: DataForm, found: Answer, node_verdicts: Mapping[str, Verdicts] | None
 ) -> None:
     """Prints the documented, versioned answer."""
     answer: dict[str, object] = {
         "version": VERSION,
-        "placements": [{"pod": p.task.name, "node": p.machine} for p in placements],
+        "placements": [{"pod": p.task.name, "node": p.machine} for p in found.placements],
         "waiting": [
             {"pod": each.task.name, "reason": each.reason}
             | ({"expectedStart": each.expected_start} if each.expected_start else {})
-            for each in waiting
+            for each in found.waiting
         ],
+        "evictions": [
+            {
+                "pod": each.task.name,
+                "node": each.machine,
+                "cause": each.cause.value,
+                "for": [task.name for task in each.needed_by],
+            }
+            for each in found.evictions
+        ],
+        "nominated": [{"pod": p.task.name, "node": p.machine} for p in found.nominations],
     }
     if node_verdicts is None:
         print_data(answer, form)
@@ -68,18 +81,20 @@ def _verdict_data(nodes: Verdicts) -> dict[str, object]:
     return {node: {"fits": not why, "reasons": why} for node, why in nodes.items()}
 
 
-def _print_tables(
-    placements: Sequence[Placement],
-    waiting: Waiting,
-    node_verdicts: Mapping[str, Verdicts],
-    *,
-    wide: bool,
-) -> None:
+def _print_tables(answer: Answer, node_verdicts: Mapping[str, Verdicts], *, wide: bool) -> None:
+    placements, waiting = answer.placements, answer.waiting
     if not placements and not waiting:
         print("No pending pods.")
     more = ["CPU", "MEMORY"] if wide else []
     rows = [[p.task.name, p.machine, *(_requests(p.task) if wide else ())] for p in placements]
     blank = _print_table(["POD", "NODE", *more], rows, "")
+    rows = [
+        [e.task.name, e.machine, e.cause.value, ", ".join(task.name for task in e.needed_by)]
+        for e in answer.evictions
+    ]
+    blank = _print_table(["EVICTED", "NODE", "CAUSE", "FOR"], rows, blank)
+    rows = [[p.task.name, p.machine] for p in answer.nominations]
+    blank = _print_table(["NOMINATED", "NODE"], rows, blank)
     starts = wide or any(each.expected_start for each in waiting)
     header = ["WAITING", *more, *(["EXPECTED START"] if starts else []), "REASON"]
     rows = [

@@ -4,7 +4,7 @@ from afflux import app
 from afflux.cli.arguments import ServeOptions
 from afflux.cli.chosen_settings import chosen_settings
 from afflux.cli.exit_codes import ExitCode
-from afflux.cli.run import log_to_stderr
+from afflux.cli.log_output import log_to_stderr
 from afflux.cli.safe_output import print_error
 from afflux.config import default_configuration, read_configuration
 

@@ -117,6 +117,11 @@ _DISK_ROWS: list[_TableRow] = [
     ("disk throughput lost", "disk_io.lost_share", percent),
     ("tasks slowed on disks", "disk_io.slowed_tasks", count),
 ]
+# Only if tasks were evicted.
+_PREEMPTION_ROWS: list[_TableRow] = [
+    ("preemptions", "preemptions", count),
+    ("work lost by them", "work_lost_seconds", duration),
+]
 # Only in the wide table.
 _WIDE_ROWS: list[_TableRow] = [
     ("groups", "groups", count),
@@ -141,6 +146,7 @@ def _print_table(
     optional = [
         *_broken_rows(measured),
         *_start_unknown_rows(measured),
+        *(_PREEMPTION_ROWS if any(metrics["preemptions"] for metrics in measured) else ()),
         *(_DISK_ROWS if measured[0]["disk_io"] is not None else ()),
     ]
     shown = [*_METRIC_ROWS, *optional, *_CYCLE_ROWS]

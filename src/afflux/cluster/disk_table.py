@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from afflux.cluster.disk_columns import DiskArrays, DiskColumns
 from afflux.cluster.normalised_requests import (
+    MAX_BANDWIDTH,
     Amounts,
     NormalisedRequests,
     Taken,
@@ -105,6 +106,9 @@ class DiskTable:
         self._machines: dict[str, _OnMachine] = {}
         self._machine_of: dict[str, str] = {}
         self._arrays = DiskArrays()
+        # What the disks would have left without tasks, without the changes of these machines.
+        self._capacity = DiskArrays()
+        self._stale_capacity: dict[str, None] = {}
         # In an overlay, the machines whose tasks differ from those of the table below.
         self._own: set[str] | None = None
 
@@ -113,7 +117,8 @@ class DiskTable:
         stays as it is. No report may change as long as it is used."""
         other = copy(self)
         other._machines, other._machine_of = self._machines.copy(), self._machine_of.copy()
-        other._arrays = self._arrays.copied()
+        other._arrays, other._capacity = self._arrays.copied(), self._capacity.copied()
+        other._stale_capacity = self._stale_capacity.copy()
         other._own = set()
         return other
 
@@ -140,11 +145,12 @@ class DiskTable:
     def capacity(self, machines: int) -> DiskColumns:
         """What the disks would have left without the tasks that are known, also of those that take
         no stated request at the moment."""
-        arrays = DiskArrays()
-        for known in self._machines.values():
-            if known.row is not None:
-                arrays.set(known.row, self._numbered(known, known.capacity))
-        return arrays.columns(slice(0, machines), machines, self.taken)
+        stale, self._stale_capacity = self._stale_capacity, {}
+        for machine in stale:
+            known = self._machines.get(machine)
+            if known is not None and known.row is not None:
+                self._capacity.set(known.row, self._numbered(known, known.capacity))
+        return self._capacity.columns(slice(0, machines), machines, self.taken).copied()
 
     def disks_of(self, task_id: str) -> tuple[str, ...]:
         """The ids of the disks that a task is counted on, by volume; empty if none are known."""
@@ -188,14 +194,16 @@ class DiskTable:
             raise InputError(f"disks of {report.machine}: {named}; expected different ids")
         known = self._machines.setdefault(report.machine, _OnMachine())
         known.row = row
-        return NO_CHANGE if known.report == report else self._replace_report(known, report)
+        if known.report == report:
+            return NO_CHANGE
+        return self._replace_report(report.machine, known, report)
 
     def remove_report(self, machine: str) -> DiskChange:
         """The disks of a machine are not known any more."""
         known = self._machines.get(machine)
         if known is None or known.report is None:
             return NO_CHANGE
-        change = self._replace_report(known, None)
+        change = self._replace_report(machine, known, None)
         self._forget_if_empty(machine)
         return change
 
@@ -204,10 +212,10 @@ class DiskTable:
         models. Returns the rows with such disks."""
         self._requests.set_normalise(models, normalise)
         rows: list[int] = []
-        for known in self._machines.values():
+        for machine, known in self._machines.items():
             if any(disk.model in models for disk in known.disks):
                 self._count_anew(known)
-                self._write(known)
+                self._write(machine, known)
                 if known.row is not None:
                     rows.append(known.row)
         self.capacity_version += bool(rows)
@@ -218,7 +226,7 @@ class DiskTable:
         known = self._machines.get(machine)
         if known is not None:
             known.row = row
-            self._write(known)
+            self._write(machine, known)
             self.capacity_version += 1
 
     def leave(self, machine: str) -> None:
@@ -228,6 +236,7 @@ class DiskTable:
             return
         if known.row is not None:
             self._arrays.set(known.row, ())
+            self._capacity.set(known.row, ())
         for task_id in known.held:
             del self._machine_of[task_id]
         known.held.clear()
@@ -250,7 +259,7 @@ class DiskTable:
         held = known.held[task_id] = _Held(request, given)
         self._machine_of[task_id] = machine
         self._count(known, task_id, held)
-        self._write(known)
+        self._write(machine, known)
 
     def remove(self, task_id: str) -> None:
         """A task has ended. If its report acknowledges it, now or later, the disks have more left
@@ -264,7 +273,7 @@ class DiskTable:
             if len(known.ended) > MAX_ENDED + len(known.report.acknowledged):
                 oldest = next(each for each in known.ended if not known.acknowledges(each))
                 del known.ended[oldest]
-        self._write(known)
+        self._write(machine, known)
         self._forget_if_empty(machine)
 
     def _changeable(self, machine: str) -> _OnMachine:
@@ -283,8 +292,14 @@ class DiskTable:
         known = self._machines[machine]
         if known.report is None and not known.held:
             del self._machines[machine]
+            if known.row is not None:
+                self._capacity.set(known.row, ())
 
-    def _replace_report(self, known: _OnMachine, report: DiskReport | None) -> DiskChange:
+    def _replace_report(
+        self, machine: str, known: _OnMachine, report: DiskReport | None
+    ) -> DiskChange:
+        if report is not None and known.row is not None and _has_same_disks(known, report):
+            return self._replace_figures(machine, known, report)
         left_before, capacity_before = _open_disks(known), _by_disk(known, known.capacity)
         disks = () if report is None else report.disks[:MAX_DISKS]
         self._requests.add_disks(disk.model for disk in disks)
@@ -295,9 +310,38 @@ class DiskTable:
         self._count_anew(known)
         if known.row is None:
             return NO_CHANGE
-        self._write(known)
+        self._write(machine, known)
         self.capacity_version += capacity_before != _by_disk(known, known.capacity)
         return _difference(left_before, _open_disks(known))
+
+    def _replace_figures(self, machine: str, known: _OnMachine, report: DiskReport) -> DiskChange:
+        """The same for a report of the same disks, the usual one: every task is on the disks that
+        it was on, and takes of them what it took."""
+        left, capacity = known.left, known.capacity
+        known.report, known.disks = report, report.disks[:MAX_DISKS]
+        known.ended = {i: held for i, held in known.ended.items() if known.acknowledges(i)}
+        known.left = [list(amounts_of(disk.left)) for disk in known.disks]
+        known.capacity = [list(each) for each in known.left]
+        for held in known.ended.values():
+            known.add(known.left, held, 1)
+            known.add(known.capacity, held, 1)
+        for task_id, held in known.held.items():
+            if known.acknowledges(task_id):
+                known.add(known.capacity, held, 1)
+            else:
+                known.add(known.left, held, -1)
+        self._write(machine, known)
+        self.capacity_version += capacity != known.capacity
+        if not known.is_open:
+            return NO_CHANGE
+        pairs = [
+            pair
+            for old, new in zip(left, known.left, strict=True)
+            for pair in zip(old, new, strict=True)
+        ]
+        return DiskChange(
+            more=any(new > old for old, new in pairs), less=any(new < old for old, new in pairs)
+        )
 
     def _count_anew(self, known: _OnMachine) -> None:
         """Count everything on a machine: tasks of which all disks are known come first."""
@@ -368,14 +412,27 @@ class DiskTable:
 
         return min(range(len(known.disks)), key=order)
 
-    def _write(self, known: _OnMachine) -> None:
+    def _write(self, machine: str, known: _OnMachine) -> None:
         if known.row is not None:
+            self._stale_capacity[machine] = None
             disks = self._numbered(known, known.left) if known.is_open else ()
             self._arrays.set(known.row, disks)
 
     def _numbered(self, known: _OnMachine, amounts: _Left) -> list[tuple[int, Amounts]]:
         pairs = zip(known.disks, amounts, strict=True)
         return [(self._requests.number(disk.model), _cut(left)) for disk, left in pairs]
+
+
+def _has_same_disks(known: _OnMachine, report: DiskReport) -> bool:
+    """Whether a report has the disks of the one before it, open to the same requests."""
+    before = known.report
+    if before is None or before.refused != report.refused or not known.disks:
+        return False
+    disks = report.disks[:MAX_DISKS]
+    return len(disks) == len(known.disks) and all(
+        old.id == new.id and old.model == new.model
+        for old, new in zip(known.disks, disks, strict=True)
+    )
 
 
 _ByDisk = dict[str, tuple[str, tuple[int, ...]]]
@@ -414,4 +471,7 @@ def _add(amounts: list[int], more: Amounts, times: int) -> None:
 
 
 def _cut(left: list[int]) -> Amounts:
-    return cut(left[0]), cut(left[1]), cut(left[2])
+    read, write, total = left
+    if min(left) >= -MAX_BANDWIDTH and max(left) <= MAX_BANDWIDTH:
+        return read, write, total
+    return cut(read), cut(write), cut(total)

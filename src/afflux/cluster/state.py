@@ -67,6 +67,8 @@ class State:
         self._on_row: list[dict[str, None]] = []
         # In an overlay, the rows whose tasks differ from those of the state below.
         self._own_rows: set[int] | None = None
+        # By disruption budget, how many of its tasks may be evicted now.
+        self.disruptions_allowed: dict[str, int] = {}
         # The placed tasks whose requirements hold while they run.
         self.required_during_execution: dict[str, None] = {}
         self.relations = RelationIndex(
@@ -139,6 +141,13 @@ class State:
         other._on_row = self._on_row.copy()
         other._own_rows = set()
         return other
+
+    def set_budget(self, name: str, allowed: int | None) -> None:
+        """So many tasks of a disruption budget may be evicted now; None if it is gone."""
+        if allowed is None:
+            self.disruptions_allowed.pop(name, None)
+        else:
+            self.disruptions_allowed[name] = allowed
 
     def set_machine(self, machine: Machine) -> int:
         """Add a machine or replace its description; its tasks stay."""
@@ -256,6 +265,7 @@ class State:
         """A task is where it was and takes what it took; its description may have changed."""
         self._placed[task.id] = replace(placed, task=task, until_seconds=until_seconds, terms=terms)
         has_changed = self._note_required(task) or placed.until_seconds != until_seconds
+        has_changed = has_changed or placed.terms != terms
         if self._are_related_otherwise(placed.task, task):
             self.relations.remove(placed.task, placed.row)
             self.relations.place(task, placed.row)

@@ -1,6 +1,7 @@
 """Reads a configuration file, or a scheduler spec of the command line, into typed settings."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -9,16 +10,19 @@ from afflux.bounded_read import read_file
 from afflux.config.durations import Duration, parse_duration, seconds
 from afflux.config.schema import (
     API_VERSION,
+    DEFAULT_DISK_IO,
     DEFAULT_POD_AFFINITY,
     DEFAULT_POLICY,
     DEFAULT_SCHEDULER_NAME,
     DEFAULT_STRATEGY,
     DEFAULT_TOPOLOGY_SPREAD,
+    DISK_POLICY,
     KIND,
     Binding,
     Cleanup,
     ClientConnection,
     ConfigurationFile,
+    DiskIO,
     LeaderElection,
     Ledger,
     PodAffinity,
@@ -37,8 +41,11 @@ from afflux.kube.default_constraints import (
     DefaultConstraint,
     DefaultConstraints,
 )
+from afflux.kube.disks.annotations import bandwidth, block_size
+from afflux.kube.disks.disk_requests import DiskCounting
 from afflux.kube.input_errors import field_error, shown
 from afflux.kube.yaml_reader import Value, documents
+from afflux.model.disks import DiskRequest, VolumeIO
 from afflux.model.errors import InputError
 from afflux.queue.rules import QueueRules
 
@@ -61,6 +68,18 @@ class SchedulerSettings:
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER_NAME,)
     topology_spread: TopologySpread = DEFAULT_TOPOLOGY_SPREAD
     pod_affinity: PodAffinity = DEFAULT_POD_AFFINITY
+    disk_io: DiskIO = DEFAULT_DISK_IO
+    # Whether running tasks are evicted for waiting ones of a higher priority; None if it does not
+    # say.
+    preempts: bool | None = None
+
+    @property
+    def counts_disks(self) -> bool:
+        return any(policy.name == DISK_POLICY for policy in self.policies)
+
+    def disk_counting(self) -> DiskCounting | None:
+        """For which pods of files disk bandwidth counts: for all, or None for none."""
+        return DiskCounting(None, _default_charge(self.disk_io)) if self.counts_disks else None
 
     def queue_rules(self) -> tuple[QueueRules, ...]:
         return self.queues or (QueueRules(strategy=self.strategy),)
@@ -102,8 +121,15 @@ class Configuration:
     serving: Serving
     binding: Binding
     volumes: Volumes
+    disk_io: DiskIO
     cleanup: Cleanup
     ledger: Ledger
+
+    def disk_counting(self) -> DiskCounting | None:
+        """For which pods disk bandwidth counts, None if no profile counts it."""
+        counting = (each for each in self.profiles if each.settings.counts_disks)
+        names = frozenset(each.scheduler_name for each in counting)
+        return DiskCounting(names, _default_charge(self.disk_io)) if names else None
 
     def default_constraints(self) -> DefaultConstraints:
         """The spread constraints of pods that state none, by profile."""
@@ -111,6 +137,16 @@ class Configuration:
             each.scheduler_name: each.settings.default_constraints() for each in self.profiles
         }
         return DefaultConstraints((), of_profile)
+
+
+def _default_charge(fields: DiskIO) -> DiskRequest | None:
+    charge = fields.default_charge
+    volume = VolumeIO(
+        bandwidth(charge.read, "read"),
+        bandwidth(charge.write, "write"),
+        block_size(charge.block_size, "blockSize"),
+    )
+    return DiskRequest((volume,), is_stated=False) if volume.read or volume.write else None
 
 
 def parse_scheduler_spec(text: str) -> SchedulerSettings:
@@ -168,6 +204,7 @@ def effective_configuration(configuration: Configuration) -> dict[str, object]:
         serving=configuration.serving,
         binding=configuration.binding,
         volumes=configuration.volumes,
+        disk_io=configuration.disk_io,
         cleanup=configuration.cleanup,
         ledger=_without_password(configuration.ledger),
     )
@@ -195,6 +232,8 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             file.strategy,
             topology_spread=profile.topology_spread or file.topology_spread,
             pod_affinity=file.pod_affinity,
+            preempts=profile.preemption.enabled,
+            disk_io=file.disk_io,
         )
         profiles.append(Profile(profile.scheduler_name or DEFAULT_SCHEDULER_NAME, settings))
     names = tuple(profile.scheduler_name for profile in profiles)
@@ -207,6 +246,8 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
             names,
             file.topology_spread,
             file.pod_affinity,
+            file.disk_io,
+            _any_preempts([profile.settings.preempts for profile in profiles]),
         ),
         profiles=tuple(profiles),
         leader_election=file.leader_election,
@@ -214,9 +255,17 @@ def _configuration(file: ConfigurationFile, origin: str) -> Configuration:
         serving=file.serving,
         binding=file.binding,
         volumes=file.volumes,
+        disk_io=file.disk_io,
         cleanup=file.cleanup,
         ledger=file.ledger,
     )
+
+
+def _any_preempts(stated: Sequence[bool | None]) -> bool | None:
+    """For commands without profiles: whether one of the profiles preempts."""
+    if True in stated:
+        return True
+    return None if None in stated else False
 
 
 def _queue_rules(queue: QueueFields, strategy: str) -> QueueRules:

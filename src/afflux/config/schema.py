@@ -12,6 +12,8 @@ API_VERSION = "afflux.dev/v1alpha1"
 KIND = "AffluxConfiguration"
 
 DEFAULT_POLICY = "cpu-memory"
+# Disk bandwidth counts for the profiles with this policy.
+DISK_POLICY = "disk-io"
 DEFAULT_STRATEGY = "flow"
 DEFAULT_SCHEDULER_NAME = "afflux"
 
@@ -57,12 +59,20 @@ DEFAULT_TOPOLOGY_SPREAD = TopologySpread()
 DEFAULT_POD_AFFINITY = PodAffinity()
 
 
+class Preemption(Fields, frozen=True):
+    """Whether running pods are evicted for waiting ones of a higher priority. None leaves it to the
+    command."""
+
+    enabled: bool | None = None
+
+
 class ProfileFields(Fields, frozen=True):
     """Pods with this schedulerName are placed by these policies."""
 
     scheduler_name: str | None = None
     policies: tuple[PolicySettings, ...] | None = None
     topology_spread: TopologySpread | None = None
+    preemption: Preemption = Preemption()
 
 
 class QueueLimits(Fields, frozen=True):
@@ -149,6 +159,51 @@ class Ledger(Fields, frozen=True):
     history_days: int = DEFAULT_HISTORY_DAYS
 
 
+class NormaliserConfigMap(Fields, frozen=True):
+    """The ConfigMap that lists the normalisers of disk models; the KEP's by default."""
+
+    namespace: str = "default"
+    name: str = "normalization-func"
+
+
+class DiskCharge(Fields, frozen=True):
+    """What a pod counts for on disks that states nothing."""
+
+    read: str = "5Mi"
+    write: str = "5Mi"
+    block_size: str = "32Ki"
+
+
+class SilentDriver(Fields, frozen=True):
+    """After how long without a status an IO driver is silent, and what its disks count for then."""
+
+    after: Duration = seconds(60)
+    action: str = "keep"
+    degrade_to: float = 0.5
+
+
+class Downloads(Fields, frozen=True):
+    """The limits of one download of a normaliser."""
+
+    timeout: Duration = seconds(10)
+    max_size: str = "4Mi"
+
+
+class DiskIO(Fields, frozen=True):
+    """Disk bandwidth, for the profiles with the policy disk-io. In an empty namespace, the objects
+    of the IO drivers are in that of the scheduler."""
+
+    namespace: str = ""
+    config_map: NormaliserConfigMap = NormaliserConfigMap()
+    trusted_keys: str = ""
+    default_charge: DiskCharge = DiskCharge()
+    silent: SilentDriver = SilentDriver()
+    downloads: Downloads = Downloads()
+
+
+DEFAULT_DISK_IO = DiskIO()
+
+
 class ConfigurationFile(Fields, frozen=True):
     api_version: str
     kind: str
@@ -163,5 +218,6 @@ class ConfigurationFile(Fields, frozen=True):
     serving: Serving = Serving()
     binding: Binding = Binding()
     volumes: Volumes = Volumes()
+    disk_io: DiskIO = msgspec.field(name="diskIO", default=DEFAULT_DISK_IO)
     cleanup: Cleanup = Cleanup()
     ledger: Ledger = Ledger()

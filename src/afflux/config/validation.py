@@ -12,6 +12,7 @@ from afflux.config.schema import (
     Binding,
     ClientConnection,
     ConfigurationFile,
+    DiskIO,
     LeaderElection,
     Ledger,
     PodAffinity,
@@ -21,7 +22,9 @@ from afflux.config.schema import (
     Serving,
     TopologySpread,
 )
+from afflux.kube.disks.annotations import bandwidth, block_size
 from afflux.kube.input_errors import shown
+from afflux.kube.quantities import storage_bytes
 from afflux.ledger.retention import MAX_HISTORY_DAYS
 from afflux.model.errors import InputError
 
@@ -34,6 +37,10 @@ JITTER = 1.2
 MAX_PARALLEL_BINDS = 1_000
 
 MAX_INT32 = 2**31 - 1
+
+# Modules of disk vendors have some hundred kB.
+MAX_DOWNLOAD_BYTES = 64 * 2**20
+MAX_DOWNLOAD_SECONDS = 600
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
@@ -59,6 +66,7 @@ def check(file: ConfigurationFile) -> None:
     _check_binding(file.binding)
     timeout, expected = file.volumes.bind_timeout_seconds, "a whole number of seconds, 0 or more"
     _require(timeout >= 0, "volumes.bindTimeoutSeconds", timeout, expected)
+    _check_disk_io(file.disk_io)
     after = file.cleanup.half_bound_after
     _require(after is None or after > 0, "cleanup.halfBoundAfter", after, "more than 0s")
     _check_ledger(file.ledger)
@@ -240,6 +248,45 @@ def _check_ledger(fields: Ledger) -> None:
     days, longest = fields.history_days, f"{MAX_HISTORY_DAYS}, which is as good as for ever"
     expected = f"a whole number of days from 1 to {longest}"
     _require(1 <= days <= MAX_HISTORY_DAYS, "ledger.historyDays", days, expected)
+
+
+def _check_disk_io(fields: DiskIO) -> None:
+    where, expected = "diskIO", "at most 63 small letters, digits or '-'"
+    for name, namespace in (
+        ("namespace", fields.namespace),
+        ("configMap.namespace", fields.config_map.namespace),
+    ):
+        optional = name == "namespace" and not namespace
+        _require(
+            optional or bool(_LABEL.fullmatch(namespace)), f"{where}.{name}", namespace, expected
+        )
+    name = fields.config_map.name
+    _require(is_subdomain(name), f"{where}.configMap.name", name, "the name of a ConfigMap")
+    charge = fields.default_charge
+    bandwidth(charge.read, f"{where}.defaultCharge.read")
+    bandwidth(charge.write, f"{where}.defaultCharge.write")
+    block_size(charge.block_size, f"{where}.defaultCharge.blockSize")
+    silent = fields.silent
+    _require(silent.after > 0, f"{where}.silent.after", silent.after, "more than 0s")
+    known = silent.action in {"keep", "degrade", "exclude"}
+    _require(known, f"{where}.silent.action", silent.action, "keep, degrade or exclude")
+    share, expected = silent.degrade_to, "a number from 0 to 1"
+    _require(0 <= share <= 1, f"{where}.silent.degradeTo", share, expected)
+    timeout, longest = fields.downloads.timeout, seconds(MAX_DOWNLOAD_SECONDS)
+    expected = f"more than 0s, at most {longest}"
+    _require(0 < timeout <= longest, f"{where}.downloads.timeout", timeout, expected)
+    size = download_bytes(fields.downloads.max_size)
+    expected = f"a size from 1 to {MAX_DOWNLOAD_BYTES} bytes, such as 4Mi"
+    holds = size is not None and 1 <= size <= MAX_DOWNLOAD_BYTES
+    _require(holds, f"{where}.downloads.maxSize", fields.downloads.max_size, expected)
+
+
+def download_bytes(written: str) -> int | None:
+    """A size in bytes, None if it is none."""
+    try:
+        return storage_bytes(written)
+    except InputError:
+        return None
 
 
 def _check_number(number: int, where: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from afflux.control.adapter import Adapter, HeldTask, Reports
 from afflux.cycle.events import GroupReady, TaskEnded
 from afflux.cycle.loop import Cycle
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Task
@@ -30,8 +31,13 @@ class WaitingTask:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
+    """What starts, what waits, which running tasks are evicted, and the places that are held for
+    waiting tasks until these have ended."""
+
     placements: tuple[Placement, ...]
     waiting: tuple[WaitingTask, ...]
+    evictions: tuple[Eviction, ...] = ()
+    nominations: tuple[Placement, ...] = ()
 
 
 class DryRun:
@@ -47,6 +53,7 @@ class DryRun:
         self._now_seconds = now_seconds
         self._held: dict[str, HeldTask] = {}
         self._placed: dict[str, Placement] = {}
+        self._evictions: list[Eviction] = []
         first = self._drain()
         self._ready = [each for each in first.events if isinstance(each, GroupReady)]
         others = [each for each in first.events if not isinstance(each, GroupReady)]
@@ -69,9 +76,13 @@ class DryRun:
             if outcome.decision is not None:
                 self._adapter.register.set_reasons({}, outcome.unsatisfiable)
             reports = self._drain()
+            self._evictions += outcome.evictions
             if not reports.events and not outcome.placements:
                 return DryRunResult(
-                    tuple(self._placed.values()), self._waiting(outcome.reservations)
+                    tuple(self._placed.values()),
+                    self._waiting(outcome.reservations),
+                    tuple(self._evictions),
+                    outcome.nominations,
                 )
 
     def _drain(self) -> Reports:

@@ -12,9 +12,11 @@ from typing import Literal
 from afflux.cluster.disk_table import DiskChange
 from afflux.cluster.state import State
 from afflux.cycle.events import (
+    BudgetSet,
     DisksGone,
     DisksReported,
     Event,
+    EvictionFailed,
     GroupReady,
     GroupWithdrawn,
     MachineGone,
@@ -24,6 +26,7 @@ from afflux.cycle.events import (
     TaskEnded,
     TaskRuns,
 )
+from afflux.cycle.nominations import Nominations
 from afflux.cycle.reservations import DelayCause, Reservations
 from afflux.model.machine import Machine
 from afflux.model.relations import Labels
@@ -50,7 +53,14 @@ class ResyncRequest:
 class EventIntake:
     """Keeps the cluster, the queue and the reservations up to date."""
 
-    def __init__(self, state: State, queue: WaitingQueue, reservations: Reservations) -> None:
+    def __init__(
+        self,
+        state: State,
+        queue: WaitingQueue,
+        reservations: Reservations,
+        nominations: Nominations,
+    ) -> None:
+        self._nominations = nominations
         self._state = state
         self._queue = queue
         self._reservations = reservations
@@ -96,18 +106,35 @@ class EventIntake:
                 self.has_unblocking_events |= key in self._queue
                 self._queue.discard(key)
                 self._reservations.discard(key)
+                self._nominations.discard(key)
                 self._note_company_lost()
             case NamespaceSet(name, labels):
                 self._set_namespace(name, labels)
+            case BudgetSet() | EvictionFailed():
+                self._observe_for_evictions(event)
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
                 pass
+            case DisksReported() | DisksGone() | NormalisersChanged():
+                self._observe_disks(event)
+
+    def _observe_disks(self, event: DisksReported | DisksGone | NormalisersChanged) -> None:
+        match event:
             case DisksReported(report):
                 self._note_disks(self._state.set_disks(report))
             case DisksGone(machine):
                 self._note_disks(self._state.remove_disks(machine))
             case NormalisersChanged(models, normalise):
                 self._note_disks(self._state.set_normalisers(models, normalise))
+
+    def _observe_for_evictions(self, event: BudgetSet | EvictionFailed) -> None:
+        match event:
+            case BudgetSet(name, allowed):
+                # That other victims may be spared now is no reason to decide again.
+                self._state.set_budget(name, allowed)
+            case EvictionFailed(task_id):
+                self._nominations.note_not_evicted(task_id)
+                self.has_unblocking_events = True
 
     def _set_machine(self, machine: Machine) -> None:
         version, row = self._state.version, self._state.rows.get(machine.name)
@@ -215,8 +242,10 @@ class EventIntake:
                 return name
             case DisksReported(report):
                 return report.machine
-            case TaskEnded(task_id):
+            case TaskEnded(task_id) | EvictionFailed(task_id):
                 return self._state.machine_of(task_id)
+            case BudgetSet():
+                return None
             case GroupReady() | GroupWithdrawn() | NamespaceSet() | NormalisersChanged():
                 return None
 

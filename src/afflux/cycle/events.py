@@ -91,6 +91,21 @@ class NormalisersChanged:
     normalise: Normalise
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetSet:
+    """How many of its tasks a disruption budget may lose now; None if the budget is gone."""
+
+    name: str
+    allowed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionFailed:
+    """A task that was to be evicted stays."""
+
+    task_id: str
+
+
 Event = (
     NamespaceSet
     | MachineSet
@@ -102,4 +117,6 @@ Event = (
     | DisksReported
     | DisksGone
     | NormalisersChanged
+    | BudgetSet
+    | EvictionFailed
 )

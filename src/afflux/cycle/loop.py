@@ -24,13 +24,17 @@ from afflux.cycle.event_intake import EventIntake, ResyncRequest
 from afflux.cycle.events import Event
 from afflux.cycle.fault_isolation import Quarantine, decide_isolating_faults
 from afflux.cycle.interfaces import Scheduler
+from afflux.cycle.nominations import Nominations
+from afflux.cycle.preempting_scheduler import end_after_grace
 from afflux.cycle.reservations import BrokenReservation, Reservations
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.reservation import Reservation
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.binding_order import binding_order
 from afflux.plan.check import check_complete, check_plan
+from afflux.plan.check_evictions import check_evictions
 from afflux.plan.explain import Verdicts, verdicts_by_task, why_waiting
 from afflux.plan.plan import Plan
 from afflux.plan.standing_violations import StandingViolations
@@ -42,6 +46,9 @@ ROTATION_INTERVAL_SECONDS = 1.0
 
 # Added to the reason of a group that a cycle had no time or memory for.
 NOT_EXAMINED = " Not looked at in the last cycle: more is ahead than one cycle can plan for."
+
+# Added to the reason of a task for which others are evicted.
+NOMINATED = " Nominated for {machine}: starts there once the pods that leave for it have ended."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class Outcome:
     no decision could be made with them, with their errors.
     At `wake_up_seconds` the next cycle has to run even without events: a reservation is due, a
     quarantined group is tried again, or further groups are examined. None if no cycle is needed.
+    `evictions` are the running tasks that have to end now; `nominations` the places that are held
+    for the tasks that wait for such ends.
     """
 
     placements: tuple[Placement, ...] = ()
@@ -68,6 +77,8 @@ class Outcome:
     wake_up_seconds: float | None = None
     rests_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     circles: tuple[frozenset[str], ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    nominations: tuple[Placement, ...] = ()
 
 
 class Cycle:
@@ -97,7 +108,8 @@ class Cycle:
         self.violations = StandingViolations(state)
         self._scheduler = scheduler
         self._reservations = Reservations(tolerance_seconds)
-        self._intake = EventIntake(state, self.queue, self._reservations)
+        self._nominations = Nominations()
+        self._intake = EventIntake(state, self.queue, self._reservations, self._nominations)
         self._isolates_faults = isolates_faults
         self._quarantine = quarantine or Quarantine()
         self._not_examined: frozenset[str] = frozenset()
@@ -128,6 +140,7 @@ class Cycle:
                 reservations=self._reservations.current(),
                 resync_requests=resync_requests,
                 wake_up_seconds=self._wake_up_seconds(),
+                nominations=self._nominations.current(),
             )
         # 2. Gather, 3. admit, 4. price, 5. connect, 6. solve, 7. plan.
         decided, quarantined = self._decide(now_seconds)
@@ -135,6 +148,10 @@ class Cycle:
         order = binding_order(self.state, decided.plan.placements, unconfirmed)
         self._assume(decided.plan, now_seconds)
         self._intake.has_unblocking_events = False
+        # the victims, which end after their grace periods,
+        for eviction in decided.plan.evictions:
+            end_after_grace(self.state, eviction, now_seconds)
+        self._nominations.replace(decided.plan)
         # the groups that wait,
         self._quarantine.add(quarantined, self.queue, now_seconds)
         broken = self._update_reservations(decided, quarantined, now_seconds)
@@ -154,6 +171,8 @@ class Cycle:
             self._wake_up_seconds(),
             order.rests_on,
             order.circles,
+            decided.plan.evictions,
+            self._nominations.current(),
         )
 
     def explain(self) -> dict[str, str]:
@@ -163,6 +182,9 @@ class Cycle:
             group = self.queue.get(name)
             for task in group.tasks if group is not None else ():
                 reasons[task.id] += NOT_EXAMINED
+        for each in self._nominations.current():
+            if each.task.id in reasons:
+                reasons[each.task.id] += NOMINATED.format(machine=each.machine)
         return reasons
 
     def verdicts(self, tasks: Sequence[Task]) -> dict[str, Verdicts]:
@@ -191,12 +213,15 @@ class Cycle:
         earlier = replace(
             self._reservations.standing(now_seconds), has_unblocking_events=has_events
         )
+        earlier = self._nominations.add_to(earlier, self.state)
 
         def decide(groups: Sequence[WaitingGroup]) -> Decision:
             decided = self._scheduler.decide(self.state, groups, now_seconds, earlier)
             plan = decided.plan
             check_plan(self.state, plan.placed, plan.placements, self.policies_of)
             check_complete(plan.placed, plan.placements)
+            allowed, ending = self.state.disruptions_allowed, earlier.ending
+            check_evictions(self.state, plan, allowed, self.policies_of, ending=ending)
             return decided
 
         queue = self.queue.considered()
@@ -229,6 +254,9 @@ class Cycle:
         """Take the placed groups from the queue, and replace the reservations; the broken ones."""
         rank = {name: number for number, name in enumerate(decided.queue_order)}
         reservations = decided.reservations
+        if decided.plan.nominated:
+            highest = max(group.priority for group in decided.plan.nominated)
+            self._reservations.note_preempted(highest)
         self._reservations.note_overtaken(decided.plan.placed, reservations, self.queue.get, rank)
         placed = [group.key for group in decided.plan.placed]
         broken = self._reservations.note_started(placed, now_seconds)

@@ -73,6 +73,11 @@ class Optimiser:
         )
         self._rotation = DepthRotation(self._inputs.feasibility)
 
+    @property
+    def pricing(self) -> Pricing:
+        """The prices for the state that this was made for."""
+        return self._pricing
+
     def policies_of(self, shape: Shape) -> Sequence[Policy]:
         return self._pricing.policies_of(shape)
 
@@ -83,7 +88,8 @@ class Optimiser:
         now_seconds: float = 0.0,
         earlier: StandingReservations = NO_RESERVATIONS,
     ) -> Decision:
-        """The best plan found for the groups that the strategies admit."""
+        """The best plan found for the groups that the strategies admit. The state is the one that
+        this was made for, or an overlay of it."""
         if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
             plan = self._plan(state, queue)
             return Decision(
@@ -101,7 +107,7 @@ class Optimiser:
             earlier = replace(earlier, as_expected=False)
         asked = [group for groups, _, _ in examined for group in groups]
         merged = merge_sets([groups for groups, _, _ in examined], state.relations)
-        inputs = replace(self._inputs, max_classes=_max_classes(state))
+        inputs = replace(self._inputs_for(state), max_classes=_max_classes(state))
         planner = Planner(
             inputs,
             list(dict.fromkeys(group for groups in merged.queues for group in groups))
@@ -148,6 +154,19 @@ class Optimiser:
         self._rotation.record_examined(asked, queue, earlier)
         pending = any(self._has_pending(decided, *walk) for walk in queues)
         return replace(decided, rotation_pending=pending or decided.rotation_pending)
+
+    def _inputs_for(self, state: State) -> PlanningInputs:
+        """What a planner reads; of an overlay everything is read anew."""
+        if state is self._inputs.state:
+            return self._inputs
+        pricing = self._pricing.on(state)
+        return replace(
+            self._inputs,
+            state=state,
+            pricing=pricing,
+            room_over_time=RoomOverTime(state, pricing),
+            expected_ends=ExpectedEndsReader(state),
+        )
 
     def _has_pending(
         self, decided: Decision, groups: Sequence[WaitingGroup], rules: QueueRules, _: Strategy

@@ -22,6 +22,7 @@ class DelayCause(StrEnum):
     ERROR = "set aside after an error"
     MACHINE = "machine lost"
     FOREIGN = "foreign pod"
+    PREEMPTION = "preemption"
     DISKS = "disk bandwidth lost"
     PRIORITY = "higher priority"
     QUEUE = "queue served first"
@@ -200,6 +201,13 @@ class Reservations:
         for record in self._records.values() if overtaken else ():
             if record.level in overtaken:
                 record.causes.add(overtaken[record.level])
+
+    def note_preempted(self, priority: int) -> None:
+        """Groups of at most this priority have got places by evictions, or hold on to them: that
+        may delay every group of a lower priority."""
+        for record in self._records.values():
+            if record.level is not None and record.level[1] < priority:
+                record.causes.add(DelayCause.PREEMPTION)
 
     def note_started(self, groups: Iterable[str], now_seconds: float) -> list[BrokenReservation]:
         """These groups start now; returns the reservations that this breaks."""

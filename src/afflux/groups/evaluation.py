@@ -146,6 +146,7 @@ def _waiting(
         run_seconds_of(members, queue),
         queue.name,
         name=name,
+        may_preempt=all(each.may_preempt for each in members),
     )
 
 

@@ -54,6 +54,7 @@ class GroupMember:
                 said.created_seconds,
                 said.run_seconds,
                 said.limit_seconds,
+                said.may_preempt,
             )
         return self._candidate
 

@@ -54,6 +54,7 @@ class Member:
     `machine` is where it is bound, empty while it waits. `run_seconds` is how long it is expected
     to hold its machine, `limit_seconds` how long it may run as its queue counts it; None if it does
     not say. `ends_seconds` is when it is expected to end.
+    Unless it `may_preempt`, no running task is evicted for it.
     A task that is `leaving` is being deleted and counts for its group no more. A task that is not
     `ours` belongs to another scheduler: it counts for the group that it names, and is not recorded.
     """
@@ -71,6 +72,7 @@ class Member:
     ends_seconds: float | None = None
     leaving: bool = False
     ours: bool = True
+    may_preempt: bool = True
 
     def decides_as(self, other: "Member") -> bool:
         """Whether the same may start with either: they differ only in the times of a run."""
@@ -87,4 +89,5 @@ class Member:
             self.limit_seconds,
             self.leaving,
             self.ours,
+            self.may_preempt,
         )

@@ -42,6 +42,7 @@ class Candidate:
     created_seconds: float = 0.0
     run_seconds: float | None = None
     limit_seconds: float | None = None
+    may_preempt: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ yaml_reader and object_files (bytes to objects), input_errors (error messages), 
 (objects to machines and tasks), pod_relations and cluster_relations (what pods state about other
 pods, and what Services and controllers add), group_claims (tasks to groups), pod_claims and
 group_deadlines (what pods say about their controllers, and when groups are overdue). `api` is the
-API client, `volumes` the meaning of storage objects.
+API client, `volumes` the meaning of storage objects, `disks` that of disk bandwidth.
 
 Not here: placement decisions, policies, other adapters.
 """

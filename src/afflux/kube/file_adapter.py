@@ -6,20 +6,25 @@ filled in; and there are notes for the owner of the files. Placements are carrie
 in memory.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import msgspec
 
 from afflux.control.adapter import HeldTask, Reports, RestsOn
-from afflux.cycle.events import Event, MachineSet
+from afflux.cycle.events import Event, MachineSet, NormalisersChanged
 from afflux.cycle.loop import Outcome
 from afflux.groups.quorum import BUILT_IN, QuorumRule
 from afflux.groups.register import GroupRegister
 from afflux.kube import objects
 from afflux.kube.cluster_relations import ClusterRelations
+from afflux.kube.disks.disk_requests import DiskCounting
+from afflux.kube.disks.normaliser_files import Source, registry_of_files, split_contents
 from afflux.kube.object_files import LoadedObject, LoadedObjects, read
 from afflux.kube.pods import created_seconds, is_bound, is_finished
+from afflux.kube.reader.cluster_disks import DiskOptions
 from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.kube.reader.volume_chooser import ChosenVolumes, Unit, VolumeChooser, units
 from afflux.kube.rejection import DECIDE_AGAIN, Rejection
@@ -35,14 +40,25 @@ _SYSTEM_PRIORITIES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class FileDisks:
+    """How disk bandwidth counts in files: for which pods, the name of the ConfigMap that lists the
+    normalisers, and the keys by which these must be signed, if there are any."""
+
+    counting: DiskCounting
+    config_map: str = "default/normalization-func"
+    trusted_keys: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
 class FileAdapter:
     """The objects in these (file name, content) pairs; an InputError for unusable input.
 
     All pending pods are considered, whatever scheduler they name. A running pod of one of these
     schedulers without a run time gets the default of its queue; one without a start time counts as
     started when it is first drained. The Services and controllers that are read are added to
-    `relations`, which has the default constraints. `ignored` counts objects of kinds without a part
-    in scheduling.
+    `relations`, which has the default constraints. With `evicts` running pods may be evicted,
+    whatever scheduler they name. With `disks` disk bandwidth counts; contents of normalisers may be
+    among the sources. `ignored` counts objects without a part in scheduling.
     """
 
     def __init__(
@@ -52,16 +68,24 @@ class FileAdapter:
         scheduler_names: Collection[str] = (),
         relations: ClusterRelations | None = None,
         quorum_rules: Mapping[str, QuorumRule] = BUILT_IN,
+        *,
+        evicts: bool = False,
+        disks: FileDisks | None = None,
     ) -> None:
+        sources, normalisers = split_contents(sources)
         contents = read(sources)
         self.ignored = contents.ignored
+        self._disk_notes: list[str] = []
+        self._unreported: list[Event] = self._read_disks(contents, normalisers, disks)
         self._reader = ClusterReader(
             scheduler_names,
             rules,
             relations=relations,
             quorum_rules=quorum_rules,
             takes_all_pending=True,
+            evicts=evicts,
             on_invalid=self._raise_invalid,
+            disks=DiskOptions(disks.counting) if disks is not None else None,
         )
         self._chooser = VolumeChooser(self._reader)
         self._loaded = {
@@ -78,12 +102,34 @@ class FileAdapter:
             as_read = [found.value for found in contents.of(kind).values()]
             store.replaced(completed.get(kind, as_read))
 
+    def _read_disks(
+        self, contents: LoadedObjects, normalisers: Sequence[Source], disks: FileDisks | None
+    ) -> list[Event]:
+        """The event for the normalisers that are given."""
+        config_maps = contents.of(objects.ConfigMap)
+        named = config_maps.get(disks.config_map) if disks is not None else None
+        ignored = {"ConfigMap": len(config_maps) - (named is not None)}
+        if disks is None:
+            ignored["NodeDiskIOInfo"] = len(contents.of(objects.NodeDiskIOInfo))
+            ignored["normaliser"] = len(normalisers)
+        self.ignored += Counter(ignored)
+        if disks is None:
+            return []
+        try:
+            registry, self._disk_notes = registry_of_files(
+                None if named is None else named.value, normalisers, disks.trusted_keys
+            )
+        except InputError as error:
+            raise named.error(error) if named is not None else error from None
+        return [NormalisersChanged(frozenset(registry.in_use()), registry.normalise)]
+
     def _raise_invalid(self, kind: str, name: str, error: Exception) -> NoReturn:
         raise self._loaded[kind][name].error(error) if isinstance(error, InputError) else error
 
     def notes(self) -> list[str]:
         """Remarks about the input for its owner, once it has been drained."""
-        return _note_without_pod_slots([*self._without_pod_slots]) + self._pod_notes
+        slots = _note_without_pod_slots([*self._without_pod_slots])
+        return slots + self._pod_notes + self._disk_notes
 
     # --- The protocol of adapters
 
@@ -92,7 +138,8 @@ class FileAdapter:
         return self._reader.register
 
     def drain(self, now_seconds: float) -> Reports:
-        events = self._reader.take_events(now_seconds)
+        events = [*self._unreported, *self._reader.take_events(now_seconds)]
+        self._unreported.clear()
         self._note_machines(events)
         held = [HeldTask(task, hold.why) for task, hold in self.register.take_held_back()]
         return Reports(events, held, machines=len(self._reader.nodes))
@@ -167,6 +214,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
     classes = [found.value for found in contents.of(objects.PriorityClass).values()]
     by_name = _SYSTEM_PRIORITIES | {each.metadata.name or "": each.value for each in classes}
     default = max((each.value for each in classes if each.global_default), default=0)
+    policies = {each.metadata.name or "": each.preemption_policy for each in classes}
+    defaults = [each for each in classes if each.global_default and each.value == default]
+    global_default = next((each.metadata.name or "" for each in defaults), "")
     owners: dict[str, LoadedObject[objects.Pod]] = {}
     pods: list[objects.Pod] = []
     for found in contents.of(objects.Pod).values():
@@ -183,6 +233,9 @@ def _completed_pods(contents: LoadedObjects) -> list[objects.Pod]:
             created_seconds(pod)
         except InputError as error:
             raise found.error(error) from None
+        if spec.preemption_policy is None:
+            policy = policies.get(spec.priority_class_name or global_default)
+            spec = msgspec.structs.replace(spec, preemption_policy=policy)
         if spec.priority is None:
             name = spec.priority_class_name
             priority = by_name.get(name, 0) if name else default

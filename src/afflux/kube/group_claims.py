@@ -39,6 +39,8 @@ _LABELS = (*(name for name, _ in SIZED_LABELS), POD_GROUP_LABEL)
 # With the text that names the source in messages.
 _NAME_LABELS = tuple((label, f"label {label}") for label in _LABELS)
 _NATIVE_FIELD = "spec.schedulingGroup.podGroupName"
+# A preemptionPolicy of pods and of priority classes.
+NEVER_PREEMPT = "Never"
 _SIZE = re.compile(r"[0-9]{1,9}")
 
 
@@ -94,6 +96,7 @@ def member(
         ends_seconds=ends_seconds,
         leaving=bool(metadata.deletion_timestamp),
         ours=ours,
+        may_preempt=pod.spec.preemption_policy != NEVER_PREEMPT,
     )
 
 
@@ -123,6 +126,22 @@ def claimed_group(pod: objects.Pod) -> str | None:
     except _GroupError:
         return None
     return name.group if name else None
+
+
+def leaves_as_a_whole(pod: objects.Pod, pod_groups: PodGroups) -> bool:
+    """Whether a running pod may be evicted only together with its whole group: with a group that
+    needs several members to start, unless its PodGroup says otherwise."""
+    try:
+        name = _group_name(pod)
+        if name is None:
+            return False
+        if name.source == _NATIVE_FIELD and (found := pod_groups.native.get(name.group)):
+            mode = found.spec.disruption_mode
+            if mode is not None and (mode.single is not None or mode.all is not None):
+                return mode.all is not None
+        return _terms(pod, name, pod_groups).size > 1
+    except (_GroupError, _PodGroupError):
+        return False
 
 
 def queue_of(pod: objects.Pod) -> str:

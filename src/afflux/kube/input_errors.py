@@ -29,6 +29,9 @@ _WORDS = {
 def shown(value: object) -> str:
     """A value for a message: quoted, on one line, shortened."""
     text = repr(value) if isinstance(value, str) else _json(value)
+    if not text.isprintable():
+        # JSON leaves some control characters as they are.
+        text = ascii(text)[1:-1]
     return text if len(text) <= 80 else text[:77] + "..."
 
 

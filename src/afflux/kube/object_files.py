@@ -23,6 +23,7 @@ MAX_LIST_NESTING = 8
 KINDS: dict[tuple[str, str], type[objects.Object]] = {
     ("", "Node"): objects.Node,
     ("", "Pod"): objects.Pod,
+    ("", "ConfigMap"): objects.ConfigMap,
     ("", "Namespace"): objects.Namespace,
     ("", "PersistentVolume"): objects.PersistentVolume,
     ("", "PersistentVolumeClaim"): objects.PersistentVolumeClaim,
@@ -34,6 +35,7 @@ KINDS: dict[tuple[str, str], type[objects.Object]] = {
     ("storage.k8s.io", "CSINode"): objects.CSINode,
     ("storage.k8s.io", "CSIDriver"): objects.CSIDriver,
     ("storage.k8s.io", "CSIStorageCapacity"): objects.CSIStorageCapacity,
+    ("ioi.intel.com", "NodeDiskIOInfo"): objects.NodeDiskIOInfo,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
     ("scheduling.k8s.io", "PodGroup"): objects.NativePodGroup,

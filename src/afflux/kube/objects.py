@@ -15,6 +15,8 @@ ResourceTable = dict[str, QuantityValue]
 Labels = dict[str, str]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# A number, or a percentage.
+IntOrString = int | str
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 
 _NAME = re.compile(r"[^\s/%]+")
@@ -267,6 +269,7 @@ class PodSpec(Fields, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
@@ -324,8 +327,14 @@ class SchedulingConstraints(Fields, frozen=True, gc=False):
     topology: tuple[Present, ...] | None = None
 
 
+class DisruptionMode(Fields, frozen=True, gc=False):
+    single: Present | None = None
+    all: Present | None = None
+
+
 class NativePodGroupSpec(Fields, frozen=True, gc=False):
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    disruption_mode: DisruptionMode | None = None
     scheduling_constraints: SchedulingConstraints | None = None
     parent_composite_pod_group_name: str | None = None
 
@@ -339,14 +348,28 @@ class NativePodGroup(Object, frozen=True, gc=False):
 class PriorityClass(Object, frozen=True, gc=False):
     value: Int32 = 0
     global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 class Namespace(Object, frozen=True, gc=False):
     pass
 
 
+class DisruptionBudgetSpec(Fields, frozen=True, gc=False):
+    selector: LabelSelector | None = None
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+
+
+class DisruptionBudgetStatus(Fields, frozen=True, gc=False):
+    disruptions_allowed: Int32 | None = None
+
+
 class PodDisruptionBudget(Object, frozen=True, gc=False):
-    """Only its identity: afflux evicts nothing yet."""
+    """How many of some pods may be disrupted at once."""
+
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus | None = None
 
 
 # --- Services and controllers: what selects pods together
@@ -443,6 +466,8 @@ class VolumeSpec(Fields, frozen=True, gc=False):
     volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIVolume | None = None
+    local: Present | None = None
+    host_path: Present | None = None
     # In-tree volume types of cloud providers, which Kubernetes migrates to CSI.
     aws_elastic_block_store: Present | None = None
     azure_disk: Present | None = None
@@ -506,3 +531,49 @@ class CSIStorageCapacity(Object, frozen=True, gc=False):
     node_topology: LabelSelector | None = None
     capacity: QuantityValue | None = None
     maximum_volume_size: QuantityValue | None = None
+
+
+# --- Disk IO
+
+
+class BlockIO(Fields, frozen=True, gc=False):
+    """Normalised bytes per second."""
+
+    total: float | None = None
+    read: float | None = None
+    write: float | None = None
+
+
+class DeviceBandwidth(BlockIO, frozen=True, gc=False):
+    """What a disk has left, in `status`; the KEP's sample has the figures beside the name."""
+
+    name: str | None = None
+    status: BlockIO | None = None
+
+
+class NodeDiskIOInfoSpec(Fields, frozen=True, gc=False):
+    """Written by the scheduler: the uids of the pods for which the driver keeps bandwidth."""
+
+    node_name: str | None = None
+    reserved_pods: tuple[str, ...] | None = None
+
+
+class NodeDiskIOInfoStatus(Fields, frozen=True, gc=False):
+    """Written by the IO driver: what the pods reserved in the observed generation leave, by the
+    id of the device."""
+
+    observed_generation: Int64 | None = None
+    allocatable_bandwidth: dict[str, DeviceBandwidth] | None = None
+
+
+class NodeDiskIOInfo(Object, frozen=True, gc=False):
+    """The disks of one node (ioi.intel.com/v1)."""
+
+    spec: NodeDiskIOInfoSpec = NodeDiskIOInfoSpec()
+    status: NodeDiskIOInfoStatus | None = None
+
+
+class ConfigMap(Object, frozen=True, gc=False):
+    """Its texts are decoded by the reader that wants this ConfigMap: they may be large."""
+
+    data: dict[str, msgspec.Raw] | None = None

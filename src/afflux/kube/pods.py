@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from afflux.kube import objects
 from afflux.kube.cluster_relations import DEFAULT_SCHEDULER, ClusterRelations
+from afflux.kube.disks.disk_requests import DiskCounting, running_request, waiting_request
 from afflux.kube.host_ports import host_port_requests
 from afflux.kube.images import pod_images
 from afflux.kube.input_errors import shown
@@ -25,6 +26,7 @@ from afflux.kube.sized_cache import MAX_CACHED_SHAPES, shape_size, sized_cache
 from afflux.kube.unsupported_constraints import first_unsupported
 from afflux.kube.volumes.storage import Storage
 from afflux.kube.volumes.volume_needs import Blocked
+from afflux.model.disks import DiskRequest
 from afflux.model.errors import InputError
 from afflux.model.images import Images
 from afflux.model.reachability import Reachability
@@ -50,13 +52,14 @@ class PodContext:
 
     `images` are the images that matter for placement; `profiles` the scheduler names with their
     own policies. Without `storage`, a pod with claims waits; without `relations`, a pod has no
-    default constraints.
+    default constraints; without `disks`, no profile counts disk bandwidth.
     """
 
     images: Container[str] = frozenset[str]()
     profiles: Container[str] = frozenset[str]()
     storage: Storage | None = None
     relations: ClusterRelations | None = None
+    disks: DiskCounting | None = None
 
 
 EMPTY_CONTEXT = PodContext()
@@ -104,6 +107,8 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
     shape = _shape(asked, affinity, tolerated, unrequested)
     if reachability or images or profile or related is not NO_RELATIONS:
         shape = _extended_shape(shape, reachability, images, profile, related)
+    shape, unreadable = _counting_disks(shape, pod, context)
+    blocked = blocked or unreadable
     return Task(
         id=pod.metadata.uid or name,
         name=name,
@@ -112,6 +117,24 @@ def task(pod: objects.Pod, context: PodContext = EMPTY_CONTEXT) -> Task:
         labels=task_labels(pod),
         required_during_execution=_is_required_during_execution(pod, context),
     )
+
+
+def _counting_disks(
+    shape: Shape, pod: objects.Pod, context: PodContext
+) -> tuple[Shape, str | None]:
+    """The shape with what the pod does on disks; what is wrong with its annotation, if it waits."""
+    counting = context.disks
+    if counting is None:
+        return shape, None
+    scheduler, request = scheduler_of(pod), None
+    try:
+        if is_bound(pod):
+            request = running_request(pod, scheduler, counting, context.storage)
+        elif counting.counts(scheduler):
+            request = waiting_request(pod, counting, context.storage)
+    except InputError as error:
+        return shape, str(error)
+    return shape if request is None else _shape_with_disks(shape, request), None
 
 
 def _waiting_relations(pod: objects.Pod, context: PodContext) -> Relations:
@@ -216,3 +239,8 @@ def _extended_shape(
     return replace(
         plain, reachability=reachability, images=images, profile=profile, relations=related
     )
+
+
+@sized_cache(shape_size, MAX_CACHED_SHAPES)
+def _shape_with_disks(shape: Shape, disks: DiskRequest) -> Shape:
+    return replace(shape, disks=disks)

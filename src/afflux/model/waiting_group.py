@@ -16,7 +16,7 @@ class WaitingGroup:
     names are unique, as in simulations. `ready_seconds` is when it had all its tasks; it never
     changes while it waits. `run_seconds` is how long its tasks are expected to run, None without
     end. `queue` is the name of the queue in which it waits. `begun`: other members of its group run
-    already, and these are the rest.
+    already, and these are the rest. Unless it `may_preempt`, no running task is evicted for it.
     """
 
     key: str
@@ -27,6 +27,7 @@ class WaitingGroup:
     queue: str = DEFAULT_QUEUE
     begun: bool = False
     name: str = ""
+    may_preempt: bool = True
     # The number of members of each shape; counted once, because every cycle reads it.
     shapes: tuple[tuple[Shape, int], ...] = field(init=False, repr=False, compare=False)
 

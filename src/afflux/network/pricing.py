@@ -105,6 +105,8 @@ class Pricing:
         cache_key = self._cache_key(shape)
         before = 0 if known is None else len(known.rows)
         if known is None and self._below is not None:
+            # The overlay may have no column yet for a resource that is new to the state below.
+            state.requests(shape)
             known = self._known[shape] = self._below.prices(shape).copy()
             self._cached_parts += shape.parts
         if known is None or known.machines != len(state) or known.cache_key != cache_key:

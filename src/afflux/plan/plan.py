@@ -1,13 +1,14 @@
-"""A plan: what a round, or several rounds one after the other, would do, and how good that is.
+"""A plan: which tasks start, which are evicted for others, and how good that is.
 
-It holds placements and evictions only. What else a scheduler decides about waiting groups, such as
-reservations, is in the decision (`cycle/decision.py`).
+It holds placements, evictions and nominations only. What else a scheduler decides about waiting
+groups, such as reservations, is in the decision (`cycle/decision.py`).
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.waiting_group import WaitingGroup
 from afflux.plan.refused_proposals import RefusedProposals
@@ -15,9 +16,11 @@ from afflux.plan.refused_proposals import RefusedProposals
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which groups start, and where.
+    """Which groups start, and where; and which running tasks are evicted for which others.
 
-    `placed` has the groups whose tasks are in `placements`. `cost` is what the plan costs, waiting
+    `placed` has the groups whose tasks are in `placements`. `nominated` are groups that wait for
+    the tasks of `evictions` to end, on the machines in `nominations`; `overruns` has, by budget,
+    the evictions beyond what it allows. `cost` is what the plan costs, waiting
     included; `bound` what the relaxed network, or the relaxed knapsack where not everything fits,
     says no plan can undercut, level by level given the levels above. Groups without room even alone
     are in neither. `refused_tasks` were placed and taken back, because tasks placed after them made
@@ -37,6 +40,10 @@ class Plan:
     refused_proposals: Mapping[str, int] = field(default_factory=RefusedProposals)
     cut_searches: int = 0
     untried_sets: int = 0
+    evictions: tuple[Eviction, ...] = ()
+    nominated: tuple[WaitingGroup, ...] = ()
+    nominations: tuple[Placement, ...] = ()
+    overruns: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def helps_others(self) -> bool:

@@ -1,7 +1,10 @@
 """What the service keeps of each machine and task, and how much of it there may be."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+from afflux.cycle.events import TaskRuns
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.resources import Resources
 from afflux.model.task import Shape, Task
 from afflux.rpc.machine_messages import DescribedMachine
@@ -26,8 +29,10 @@ DEFAULT_LIMITS = ClusterLimits()
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A decision to be told: a task starts on the part of a machine with this uuid."""
+    """A decision to be told: a task starts on the part of a machine with this uuid, or has to end
+    there."""
 
+    kind: Literal["preempt", "place"]
     task_uid: int
     resource: str
 
@@ -35,13 +40,28 @@ class Delta:
 @dataclass(slots=True)
 class KnownTask:
     """A task that a client has submitted, with its message. `machine` and `unit` are uuids, empty
-    while it waits. `status` is why it waits."""
+    while it waits. `status` is why it waits. One that `is_evicted` has to end, and keeps its place
+    until its end is told."""
 
     described: DescribedTask
     message: bytes
     machine: str = ""
     unit: str = ""
     status: str = ""
+    started_seconds: float = 0.0
+    is_evicted: bool = False
+
+    def runs_on(self, machine: str) -> TaskRuns:
+        """The report that it runs on the machine of this name. The tasks of a gang can only be
+        evicted together."""
+        member = self.described.member
+        terms = EvictionTerms(
+            member.claim.group or member.task.id,
+            member.priority,
+            started_seconds=self.started_seconds,
+            whole_group=bool(member.claim.group),
+        )
+        return TaskRuns(member.task, machine, terms=terms)
 
     @property
     def uid(self) -> int:
@@ -60,6 +80,10 @@ class ForeignTask:
     machine: str
     unit: str
     requests: Resources
+
+    def runs_on(self, machine: str) -> TaskRuns:
+        """The report that it runs on the machine of this name. It is never evicted."""
+        return TaskRuns(self.task, machine)
 
     @property
     def task(self) -> Task:

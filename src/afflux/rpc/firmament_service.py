@@ -49,10 +49,11 @@ class FirmamentService:
 
     async def schedule(self, _: pb.ScheduleRequest) -> pb.SchedulingDeltas:
         await self._run_pass()
-        place = pb.SchedulingDelta.PLACE
         return pb.SchedulingDeltas(
             deltas=[
-                pb.SchedulingDelta(task_id=each.task_uid, resource_id=each.resource, type=place)
+                pb.SchedulingDelta(
+                    task_id=each.task_uid, resource_id=each.resource, type=_CHANGES[each.kind]
+                )
                 for each in self._cluster.take_untold()
             ],
             unscheduled_tasks=self._cluster.waiting_uids(),
@@ -156,6 +157,7 @@ class FirmamentService:
 
 
 _FAILED: EndReason = "failed"
+_CHANGES = {"place": pb.SchedulingDelta.PLACE, "preempt": pb.SchedulingDelta.PREEMPT}
 
 
 def _used(message: pb.TaskInfo) -> Resources:

@@ -98,6 +98,8 @@ class ServiceAdapter:
     def assume(self, outcome: Outcome) -> None:
         for each in outcome.placements:
             self._register.sent(each.task.id, each.machine)
+        for each in outcome.evictions:
+            self._cluster.evict(each.task.id)
 
     async def reserve(self, outcome: Outcome) -> Sequence[Placement]:
         """The cluster has nothing to agree to."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from time import time
 
-from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded, TaskRuns
+from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded
 from afflux.groups.member import Member
 from afflux.groups.states import EndReason
 from afflux.model.placement import Placement
@@ -167,7 +167,7 @@ class ServiceCluster:
 
     def _report_tasks_on(self, machine: KnownMachine) -> None:
         for each in (*machine.tasks.values(), *machine.foreign.values()):
-            self._report(TaskRuns(each.task, machine.name))
+            self._report(each.runs_on(machine.name))
 
     def _forget_replaced(self, machine: KnownMachine) -> None:
         for known in list(machine.tasks.values()):
@@ -198,7 +198,7 @@ class ServiceCluster:
         self.on_record(task_record(known))
         self._changed[known.task.id] = None
         if known.machine:
-            self._events.append(TaskRuns(known.task, self.machines[known.machine].name))
+            self._events.append(known.runs_on(self.machines[known.machine].name))
 
     def newest(self, uid: int) -> KnownTask | None:
         """The task that this uid means, None if it has ended or is not known."""
@@ -236,7 +236,8 @@ class ServiceCluster:
         if machine is not None:
             # The unit may have left the machine.
             uuid = known.unit if known.unit in machine.described.uuids else known.machine
-            self._untold[known.task.id] = Delta(known.uid, uuid)
+            kind = "preempt" if known.is_evicted else "place"
+            self._untold[known.task.id] = Delta(kind, known.uid, uuid)
 
     def _add(self, known: KnownTask) -> None:
         self._of_uid.setdefault(known.uid, []).append(known)
@@ -302,7 +303,7 @@ class ServiceCluster:
         self._foreign[name] = machine.foreign[name] = foreign
         machine.tree.take(uuid)
         self.on_record(foreign_record(foreign))
-        self._report(TaskRuns(foreign.task, machine.name))
+        self._report(foreign.runs_on(machine.name))
         return True
 
     def remove_foreign(self, name: str) -> bool:
@@ -333,19 +334,27 @@ class ServiceCluster:
         known.machine, known.unit, known.status = machine.described.uuid, unit, ""
         machine.tasks[known.task.id] = known
         machine.tree.take(unit)
-        self._untold[known.task.id] = Delta(known.uid, unit)
+        known.started_seconds = time()
+        self._untold[known.task.id] = Delta("place", known.uid, unit)
         self.on_record(PlaceRecord(known.task.id, known.machine, unit))
-        self._report(TaskRuns(known.task, machine.name))
+        self._report(known.runs_on(machine.name))
         return True
 
     def not_placed(self, placement: Placement) -> None:
         """The placement is void."""
         self._report(TaskEnded(placement.task.id))
 
+    def evict(self, task_id: str) -> None:
+        """The task has to end, if it still runs. Its place is free when a client tells its end."""
+        known = self.tasks.get(task_id)
+        if known is not None and known.machine:
+            known.is_evicted = True
+            self._tell_again(known)
+
     def take_untold(self) -> list[Delta]:
-        """The decisions that no client was told since they were made."""
+        """The decisions that no client was told since they were made; tasks that end come first."""
         untold, self._untold = self._untold, {}
-        return list(untold.values())
+        return sorted(untold.values(), key=lambda each: each.kind != "preempt")
 
     def waiting_uids(self) -> list[int]:
         """The uids of the tasks that wait."""
@@ -385,9 +394,10 @@ class ServiceCluster:
         machine = self.machines.get(record.machine)
         if machine is not None:
             known.machine, known.unit = record.machine, record.unit
+            known.started_seconds = record.created_seconds
             machine.tasks[record.id] = known
             machine.tree.take(record.unit)
-            self._report(TaskRuns(known.task, machine.name))
+            self._report(known.runs_on(machine.name))
         self._add(known)
 
     def _restore_foreign(self, record: ForeignRecord) -> None:
@@ -397,7 +407,7 @@ class ServiceCluster:
         if machine is not None:
             machine.foreign[record.name] = foreign
             machine.tree.take(record.unit)
-            self._report(TaskRuns(foreign.task, machine.name))
+            self._report(foreign.runs_on(machine.name))
 
     # --- Reports
 

@@ -22,6 +22,8 @@ Definitions, all times in seconds of the virtual clock unless said otherwise:
   and how many tasks that slowed (sim/disk_contention.py has the model).
 - `promises` counts the groups that had a reservation before they started. A reservation is broken
   if the group starts later than its first reserved start; `broken_by` counts the causes.
+- `preemptions` counts the tasks that were evicted, `work_lost_seconds` the time that they had run
+  until then. All other figures are about the last run of a task.
 - `cycle_seconds` is real time spent deciding.
 - Percentiles are by linear interpolation between the two nearest values.
 
@@ -69,6 +71,7 @@ def measure(result: Result) -> dict[str, object]:
         "backfilled": _backfilled_share(table),
         "promises": _reservations(result),
         "preemptions": result.preemptions,
+        "work_lost_seconds": result.work_lost_seconds,
         "migrations": result.migrations,
         "cycle_seconds": _statistics(seconds, "p50", "p99", "max")
         | {"total": float(seconds.sum())},

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from afflux.cluster.state import State
-from afflux.cycle.events import Event, GroupReady, TaskEnded
+from afflux.cycle.events import Event, GroupReady, TaskEnded, TaskRuns
 from afflux.cycle.interfaces import Scheduler
 from afflux.cycle.loop import Cycle, Outcome
+from afflux.model.eviction import Eviction
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.placement import Placement
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
@@ -26,13 +28,15 @@ from afflux.sim.workload import Submission, Workload
 
 @dataclass(frozen=True, slots=True)
 class SimulatedScheduler:
-    """A scheduler to simulate: its name, its constructor, whether it places groups as a whole, and
-    whether it counts what tasks do on disks."""
+    """A scheduler to simulate: its name, its constructor, whether it places groups as a whole,
+    whether it counts what tasks do on disks, and whether it evicts running tasks. An evicted group
+    waits again at its old place, and begins anew."""
 
     name: str
     make: Callable[[State], Scheduler]
     whole_groups: bool = True
     counts_disks: bool = False
+    preempts: bool = False
 
 
 def replay(
@@ -93,21 +97,20 @@ class _Replay:
         self._reservations: dict[str, ReservationRecord] = {}
         self._start_unknown: set[str] = set()
         self._wake_up_at = math.inf
+        # What the next cycle learns of tasks that have started; and of those that were evicted.
+        self._started: list[Event] = []
+        self._evicted: list[Event] = []
+        self._preemptions = 0
+        self._work_lost_seconds = 0.0
 
     def run(self) -> Result:
         for now, events in self._batches():
             self._now = now
-            began = time.perf_counter()
-            outcome = self._cycle.run(events, now)
-            wake_up = outcome.wake_up_seconds
-            self._wake_up_at = math.inf if wake_up is None else wake_up
-            seconds = time.perf_counter() - began
-            self._record_reservations(outcome)
-            self._start_groups(outcome.placements)
-            if self._waiting:
-                placed = len(outcome.placements)
-                self._timings.append(CycleTiming(now, seconds, self._waiting, placed))
-                self._waiting -= placed
+            self._run_cycle(events)
+            while self._evicted:
+                # The victims end at once; their places are taken by those for which they left.
+                evicted, self._evicted = self._evicted, []
+                self._run_cycle(evicted)
         return Result(
             scheduler=self._scheduler.name,
             workload=self._workload,
@@ -116,7 +119,43 @@ class _Replay:
             ended_at=self._now,
             reservations=tuple(self._reservations.values()),
             start_unknown=frozenset(self._start_unknown - self._reservations.keys()),
+            preemptions=self._preemptions,
+            work_lost_seconds=self._work_lost_seconds,
         )
+
+    def _run_cycle(self, events: list[Event]) -> None:
+        started, self._started = self._started, []
+        began = time.perf_counter()
+        outcome = self._cycle.run([*started, *events], self._now)
+        wake_up = outcome.wake_up_seconds
+        self._wake_up_at = math.inf if wake_up is None else wake_up
+        seconds = time.perf_counter() - began
+        self._record_reservations(outcome)
+        self._start_groups(outcome.placements)
+        if self._waiting:
+            placed = len(outcome.placements)
+            self._timings.append(CycleTiming(self._now, seconds, self._waiting, placed))
+            self._waiting -= placed
+        self._evict(outcome.evictions)
+
+    def _evict(self, evictions: Sequence[Eviction]) -> None:
+        """The victims lose their work: their groups wait again, at their old places."""
+        groups: dict[int, None] = {}
+        for eviction in evictions:
+            simulated = self._group_of_task[eviction.task.id]
+            _, bound = simulated.placed.pop(eviction.task.id)
+            self._work_lost_seconds += self._now - bound
+            self._preemptions += 1
+            self._waiting += 1
+            self._evicted.append(TaskEnded(eviction.task.id))
+            groups[simulated.number] = None
+        for number in groups:
+            simulated = self._groups[number]
+            if simulated.end is not None:
+                self._ends.remove((simulated.end, number))
+                heapq.heapify(self._ends)
+            simulated.start = simulated.end = None
+            self._evicted.append(GroupReady(simulated.submission.group))
 
     def _record_reservations(self, outcome: Outcome) -> None:
         """Record first and earliest reserved starts, and why reservations were broken."""
@@ -140,11 +179,22 @@ class _Replay:
         for placement in placements:
             simulated = self._group_of_task[placement.task.id]
             simulated.placed[placement.task.id] = (placement, self._now)
+            if self._scheduler.preempts:
+                self._started.append(self._running(placement, simulated.submission.group))
             if len(simulated.placed) == len(simulated.submission.group.tasks):
                 simulated.start = self._now
                 if simulated.submission.run_seconds is not None:
                     simulated.end = self._now + simulated.submission.run_seconds
                     heapq.heappush(self._ends, (simulated.end, simulated.number))
+
+    def _running(self, placement: Placement, group: WaitingGroup) -> TaskRuns:
+        """A task as it is reported to a scheduler that may evict it."""
+        run = group.run_seconds
+        terms = EvictionTerms(
+            group.key, group.priority, started_seconds=self._now, whole_group=group.is_gang
+        )
+        until = None if run is None else self._now + run
+        return TaskRuns(placement.task, placement.machine, until, terms=terms)
 
     def _batches(self) -> Iterator[tuple[float, list[Event]]]:
         """For each run of the scheduler its time and the events before it."""

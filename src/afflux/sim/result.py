@@ -56,7 +56,8 @@ class ReservationRecord:
 class Result:
     """One workload under one scheduler.
 
-    `start_unknown` are the groups whose reservations never had a start time.
+    `start_unknown` are the groups whose reservations never had a start time. `preemptions` counts
+    evicted tasks, `work_lost_seconds` is for how long they had run. `runs` has their last runs.
     """
 
     scheduler: str
@@ -67,4 +68,5 @@ class Result:
     reservations: tuple[ReservationRecord, ...] = ()
     start_unknown: frozenset[str] = frozenset()
     preemptions: int = 0
+    work_lost_seconds: float = 0.0
     migrations: int = 0

@@ -8,8 +8,8 @@ limited. The inspection service, which needs it, is in `inspection_pages`.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, Self
 
 import msgspec
 from aiohttp import web
@@ -36,13 +36,22 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 _log = logging.getLogger(__name__)
 
 
+class Routes(Protocol):
+    """Further pages, with paths of their own."""
+
+    def add_to(self, app: web.Application) -> None:
+        """Adds them to the server's pages."""
+        ...
+
+
 class Pages:
     """A server of these pages.
 
     `live` fails if only a restart helps, `ready` while this replica cannot work or take over; a
     replica that waits to become the leader is ready. /healthz, the older name, equals /livez.
     `configuration` is the effective one. `before_metrics` updates metrics that are computed on
-    demand. `inspection` is served too, if given; it refuses requests without TLS itself.
+    demand. `inspection` is served too, if given; it refuses requests without TLS itself. So is what
+    another process than the scheduler has, in `further`, with bodies of `max_body_bytes`.
     """
 
     def __init__(
@@ -54,17 +63,19 @@ class Pages:
         configuration: Mapping[str, object],
         before_metrics: Callable[[], None] = lambda: None,
         inspection: InspectionPages | None = None,
+        further: Sequence[Routes] = (),
+        max_body_bytes: int = 1 << 20,
     ) -> None:
         self._registry = registry
         self._before_metrics = before_metrics
         self._configuration = msgspec.json.encode({CONFIGURATION_KEY: configuration})
-        app = web.Application(middlewares=[_error_pages])
+        app = web.Application(middlewares=[_error_pages], client_max_size=max_body_bytes)
         for name, checks in (("livez", live), ("readyz", ready), ("healthz", live)):
             _add_health(app, name, {"ping": lambda: None, **checks})
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/configz", self._configz)
-        if inspection is not None:
-            inspection.add_to(app)
+        for routes in (*further, *([] if inspection is None else [inspection])):
+            routes.add_to(app)
         self._runner = web.AppRunner(
             app,
             access_log=None,

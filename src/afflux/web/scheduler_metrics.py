@@ -20,6 +20,8 @@ PendingQueue = Literal["active", "backoff", "unschedulable", "gated", "incomplet
 CyclePhase = Literal["observe", "decide", "commit", "explain"]
 BindResult = Literal["bound", "refused", "overtaken"]
 WriteResult = Literal["written", "unchanged", "gone", "failed"]
+DiskWriteResult = Literal["written", "conflict", "failed"]
+NormaliserLoad = Literal["loaded", "refused", "unavailable"]
 
 QUEUES: tuple[PendingQueue, ...] = ("active", "backoff", "unschedulable", "gated", "incomplete")
 
@@ -214,6 +216,36 @@ class Metrics:
             "afflux_conditions_dropped_total",
             "Pod conditions dropped because the API server could not keep up.",
         ).of()
+        self._disk_nodes = gauge(
+            "afflux_disk_nodes",
+            "Nodes with a NodeDiskIOInfo object, and those of them whose IO driver is silent.",
+            ["state"],
+        )
+        self._disk_statuses = counter(
+            "afflux_disk_statuses_total",
+            "Statuses of IO drivers: accepted; discarded, because they answer an older list of"
+            " reserved pods; ahead, which answer a list that does not exist.",
+            ["result"],
+        )
+        self._disk_intervals = histogram(
+            "afflux_disk_status_interval_seconds",
+            "The time between two statuses of an IO driver, discarded ones included.",
+            exponential(0.5, 2, 12),
+        ).of()
+        self._disk_writes = counter(
+            "afflux_disk_reservation_writes_total",
+            "Writes of reserved pods into NodeDiskIOInfo objects, by result.",
+            ["result"],
+        )
+        self._normalisers = gauge(
+            "afflux_disk_normalisers",
+            "Models of disks whose normaliser is in use, and problems with entries, contents and"
+            " answers.",
+            ["state"],
+        )
+        self._normaliser_loads = counter(
+            "afflux_disk_normaliser_loads_total", "Contents of normalisers, by result.", ["result"]
+        )
 
     # --- Cycles
 
@@ -323,6 +355,28 @@ class Metrics:
     def condition_dropped(self) -> None:
         """A condition was dropped: the queue was full, or the process ended."""
         self._conditions_dropped.add()
+
+    # --- Disks
+
+    def disk_nodes(self, known: int, silent: int) -> None:
+        self._disk_nodes.of("known").put(known)
+        self._disk_nodes.of("silent").put(silent)
+
+    def disk_statuses(self, results: Mapping[str, int], intervals: Sequence[float]) -> None:
+        """Statuses since the last call, and the seconds between them."""
+        for result, count in results.items():
+            self._disk_statuses.of(result).add(count)
+        self._disk_intervals.observe_all(intervals)
+
+    def disk_write(self, result: DiskWriteResult) -> None:
+        self._disk_writes.of(result).add()
+
+    def normalisers(self, in_use: int, problems: int) -> None:
+        self._normalisers.of("in use").put(in_use)
+        self._normalisers.of("problem").put(problems)
+
+    def normaliser_load(self, result: NormaliserLoad) -> None:
+        self._normaliser_loads.of(result).add()
 
     # --- Leading
 

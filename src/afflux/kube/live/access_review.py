@@ -5,7 +5,7 @@ rights for these reviews with `inspection.enabled`.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -60,17 +60,24 @@ _Answer = TypeVar("_Answer", _TokenReview, _AccessReview)
 
 
 class AccessReviews:
-    """TokenReviews and SubjectAccessReviews by the API server."""
+    """TokenReviews and SubjectAccessReviews by the API server.
 
-    def __init__(self, api: Api) -> None:
+    With `audiences` a token is valid if it was issued for one of them, else for the API server.
+    """
+
+    def __init__(self, api: Api, audiences: Sequence[str] = ()) -> None:
         self._api = api
+        self._audiences = tuple(audiences)
 
     async def review_token(self, token: str) -> User | None:
         """The user of a token, None if it is not valid. Messages never contain the token."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
-            "spec": {"token": token},
+            "spec": {
+                "token": token,
+                **({"audiences": self._audiences} if self._audiences else {}),
+            },
         }
         status = (await self._review(_TOKENS, body, _TokenReview)).status
         user = status.user

@@ -13,7 +13,7 @@ if one of them is not bound; meanwhile other bindings are sent.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic
@@ -69,6 +69,10 @@ class BinderTimes:
 BINDER_TIMES = BinderTimes()
 
 
+def no_annotations(_: Placement) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Reply:
     verdict: Literal["bound", "refused", "conflict", "busy", "failed", "lost"]
@@ -98,6 +102,7 @@ class Binder:
 
     `remaining_seconds` returns how long this process may still write, None for no limit. No request
     outlives that time: a process that was suspended must not send one when it resumes.
+    `annotations` returns what the binding of a placement writes into its pod.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class Binder:
         parallelism: int,
         timeout_seconds: float,
         pre_binder: PreBinder,
+        annotations: Callable[[Placement], Mapping[str, str]] = no_annotations,
         times: BinderTimes = BINDER_TIMES,
     ) -> None:
         self._api = api
@@ -120,6 +126,7 @@ class Binder:
         self._remaining_seconds = remaining_seconds
         self._timeout_seconds = timeout_seconds
         self._pre_binder = pre_binder
+        self._annotations = annotations
         self._times = times
         locator = PodLocator(api, reader, times.locator)
         self._bind_confirmation = BindConfirmation(locator, metrics, listener.in_doubt)
@@ -325,7 +332,8 @@ class Binder:
 
     async def _send(self, placement: Placement, remaining_seconds: float | None) -> _Reply:
         path = f"{pod_path(placement.task.name)}/binding"
-        body, timeout_seconds = _binding(placement), self._timeout_seconds
+        body = _binding(placement, self._annotations(placement))
+        timeout_seconds = self._timeout_seconds
         self._in_flight += 1
         try:
             async with asyncio.timeout(remaining_seconds):
@@ -379,11 +387,12 @@ class Binder:
         self._lose(self._held.failed(placement))
 
 
-def _binding(placement: Placement) -> dict[str, object]:
+def _binding(placement: Placement, annotations: Mapping[str, str]) -> dict[str, object]:
     _, _, name = placement.task.name.partition("/")
+    noted = {"annotations": annotations} if annotations else {}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name, "uid": placement.task.id},
+        "metadata": {"name": name, "uid": placement.task.id, **noted},
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.machine},
     }

@@ -15,6 +15,7 @@ from afflux.groups.member import Hold
 from afflux.groups.register import GroupRegister
 from afflux.kube.group_claims import claimed_group
 from afflux.kube.live.binder import Binder
+from afflux.kube.live.disk_reserver import DiskReserver
 from afflux.kube.live.half_bound_circles import HalfBoundCircles
 from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.live.volume_binder import VolumeBinder
@@ -28,6 +29,7 @@ from afflux.model.task import Task
 class KubernetesAdapter:
     """With `half_bound_circles`, it follows which pods that require each other are bound.
 
+    With a `disk_reserver` no pod that states what it does on disks is bound before it is reserved.
     `needed` are the stores that must be complete before the first cycle.
     """
 
@@ -39,12 +41,14 @@ class KubernetesAdapter:
         locator: PodLocator,
         *,
         half_bound_circles: HalfBoundCircles | None = None,
+        disk_reserver: DiskReserver | None = None,
         needed: Sequence[ObjectStore[Any]] = (),
     ) -> None:
         self._reader = reader
         self._volume_binder = volume_binder
         self._binder = binder
         self._half_bound_circles = half_bound_circles
+        self._disk_reserver = disk_reserver
         self._needed = needed
         self._locator = locator
 
@@ -69,6 +73,8 @@ class KubernetesAdapter:
         unconfirmed = self._binder.begin_cycle()
         if self._half_bound_circles is not None:
             self._half_bound_circles.update(now_seconds)
+        if self._disk_reserver is not None:
+            self._disk_reserver.drained()
         held = held_tasks(self._reader)
         return Reports(events, held, unconfirmed, len(self._reader.nodes))
 
@@ -91,6 +97,12 @@ class KubernetesAdapter:
         placements, rejected = await self._volume_binder.choose(
             outcome.placements, groups, outcome.circles
         )
+        if self._disk_reserver is not None:
+            # After the volumes, which a rejected pod gives back without any write.
+            placements, unreserved = await self._disk_reserver.reserve(
+                placements, groups, outcome.circles
+            )
+            rejected = [*rejected, *unreserved]
         for placement, rejection in rejected:
             self._binder.reject(placement, rejection)
         return placements

@@ -26,8 +26,9 @@ from afflux.kube.cluster_relations import ClusterRelations
 from afflux.kube.default_constraints import DefaultConstraints
 from afflux.kube.group_deadlines import GroupDeadlines
 from afflux.kube.live.access_review import AccessReviews, follow_authorities
-from afflux.kube.live.binder import Binder
+from afflux.kube.live.binder import Binder, no_annotations
 from afflux.kube.live.deadline_cleanup import DeadlineCleanup
+from afflux.kube.live.disk_components import DiskComponents, LiveDisks
 from afflux.kube.live.event_recorder import LEADER_ELECTION, EventRecorder
 from afflux.kube.live.finished_cleanup import FinishedCleanup
 from afflux.kube.live.half_bound_circles import HalfBoundCircles
@@ -82,7 +83,8 @@ class Options:
 
     Without an `election` the process leads from the start. With `cleanup` groups are deleted after
     their deadline, with `cleanup_finished` when they have completed. With `half_bound_seconds` the
-    bound pods of a group that has been half-bound for that long are deleted.
+    bound pods of a group that has been half-bound for that long are deleted. Without `disks` no
+    profile counts disk bandwidth.
     """
 
     scheduler_names: tuple[str, ...]
@@ -100,6 +102,7 @@ class Options:
     cleanup: bool = False
     cleanup_finished: bool = False
     half_bound_seconds: float | None = None
+    disks: LiveDisks | None = None
     when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -179,6 +182,7 @@ class _Process:
             self._half_bound_groups,
             ClusterRelations(options.default_constraints, options.affinity_weight),
             quorum_rules=options.quorum_rules,
+            disks=options.disks.options if options.disks is not None else None,
         )
         self._watchdog = Watchdog(options.serving.stuck_seconds)
         self._recorder = EventRecorder(api, self._metrics, options.scheduler_names[0])
@@ -202,6 +206,13 @@ class _Process:
             self._reader, default_constraints=bool(options.default_constraints)
         )
         self._optional_kinds = optional_kinds(self._reader)
+        self._disks: DiskComponents | None = None
+        if options.disks is not None:
+            self._disks = DiskComponents(
+                api, self._reader, self._recorder, self._metrics, options.disks
+            )
+            self._required_kinds.append(self._disks.required_kind())
+            self._optional_kinds.append(self._disks.optional_kind())
         self._stores = [each.store for each in (*self._required_kinds, *self._optional_kinds)]
         # Per kind, how many watch events and lists the metrics have; the first list is no relist.
         self._counted: dict[str, tuple[int, int]] = {}
@@ -223,6 +234,8 @@ class _Process:
                 async with asyncio.TaskGroup() as background:
                     watches = watch_all_kinds(self._api, self._required_kinds, self._optional_kinds)
                     tasks = [background.create_task(watches)]
+                    if self._disks is not None:
+                        tasks.append(background.create_task(self._disks.run()))
                     if inspection and serving.cert_file:
                         follow = follow_authorities(inspection[1], pages.trust_clients_of)
                         tasks.append(background.create_task(follow))
@@ -245,6 +258,7 @@ class _Process:
             self._api, self._reader, self._options.volume_timeout_seconds, remaining_seconds
         )
         ledger_writer = self._ledger_writer()
+        reserver = self._disks.reserver(remaining_seconds) if self._disks is not None else None
         binder = Binder(
             self._api,
             self._reader,
@@ -254,6 +268,7 @@ class _Process:
             parallelism=self._options.parallelism,
             timeout_seconds=self._options.bind_timeout_seconds,
             pre_binder=volume_binder,
+            annotations=reserver.annotations if reserver is not None else no_annotations,
         )
         adapter = KubernetesAdapter(
             self._reader,
@@ -261,6 +276,7 @@ class _Process:
             binder,
             PodLocator(self._api, self._reader),
             half_bound_circles=self._half_bound_circles(),
+            disk_reserver=reserver,
             needed=self._stores,
         )
         loop = ControlLoop(
@@ -273,6 +289,8 @@ class _Process:
             ledger_writer=ledger_writer,
         )
         background = [binder.run()]
+        if reserver is not None:
+            background.append(reserver.run())
         if self._deadlines is not None:
             cleanup = DeadlineCleanup(
                 self._api,
@@ -362,6 +380,8 @@ class _Process:
     def _refresh_metrics(self) -> None:
         """Update the metrics that are computed only when they are scraped."""
         self._announcements.count_pending()
+        if self._disks is not None:
+            self._disks.refresh_metrics()
         for store in self._stores:
             seen, lists = self._counted.get(store.kind, (0, 1))
             self._metrics.watched(store.kind, store.watch_events - seen)

@@ -18,13 +18,14 @@ from afflux.kube import objects
 from afflux.kube.api.client import Api
 from afflux.kube.api.errors import ApiError, UnreachableError
 from afflux.kube.api.reflector import Collection, UnreadableError, run_reflector
+from afflux.kube.live.disk_writer import GROUP, PLURAL, VERSION
 from afflux.kube.pod_ends import essence
 from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.kube.reader.object_store import ObjectStore
 
 _APPS = "/apis/apps/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
-_PLURAL = "podgroups"
+_POD_GROUPS = "podgroups"
 DISCOVERY_INTERVAL_SECONDS = 60.0
 INITIAL_BACKOFF_SECONDS = 0.2
 
@@ -33,20 +34,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """A kind that every cluster has."""
+    """A kind that every cluster has. No decision waits for it, if it `may_be_refused`."""
 
     collection: Collection[Any]
     store: ObjectStore[Any]
+    may_be_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalKind:
-    """A kind of PodGroups, which may be missing: its API group and versions, preferred first."""
+    """A kind that may be missing: its API group and versions, preferred first, and its name in
+    paths. With a namespace only the objects there."""
 
     group: str
     versions: tuple[str, ...]
     item: type[objects.Object]
     store: ObjectStore[Any]
+    plural: str = _POD_GROUPS
+    namespace: str = ""
 
 
 def required_kinds(reader: ClusterReader, *, default_constraints: bool) -> list[WatchedKind]:
@@ -92,13 +97,29 @@ def optional_kinds(reader: ClusterReader) -> list[OptionalKind]:
     ]
 
 
+def disk_kind(reader: ClusterReader, namespace: str) -> OptionalKind:
+    """The objects of the IO drivers, which exist only where their definition is installed."""
+    store = reader.cluster_disks.infos
+    return OptionalKind(GROUP, (VERSION,), objects.NodeDiskIOInfo, store, PLURAL, namespace)
+
+
+def config_map_kind(store: ObjectStore[objects.ConfigMap], name: str) -> WatchedKind:
+    """One ConfigMap, by its namespace and name."""
+    namespace, _, name = name.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    selector = f"metadata.name={name}"
+    collection = Collection(path, objects.ConfigMap, field_selector=selector)
+    return WatchedKind(collection, store, may_be_refused=True)
+
+
 async def watch_all_kinds(
     api: Api, required: Sequence[WatchedKind], optional: Sequence[OptionalKind]
 ) -> None:
     """Watch these kinds until cancelled."""
     async with asyncio.TaskGroup() as watches:
         for each in required:
-            log_error = _log_error(each.store.kind)
+            log = _sync_if_refused if each.may_be_refused else _log_error
+            log_error = log(each.store)
             watches.create_task(run_reflector(api, each.collection, each.store, on_error=log_error))
         for kind in optional:
             watches.create_task(_follow_when_found(api, kind))
@@ -112,12 +133,12 @@ async def _follow_when_found(api: Api, kind: OptionalKind) -> None:
             path = await _find(api, kind)
         except (ApiError, UnreachableError) as error:
             wait_seconds = backoff.wait_seconds()
-            _log_error(kind.store.kind)(error, wait_seconds)
+            _log_error(kind.store)(error, wait_seconds)
             await asyncio.sleep(wait_seconds)
             continue
         if path is not None:
             found = Collection(path, kind.item)
-            await run_reflector(api, found, kind.store, on_error=_sync_if_refused(kind))
+            await run_reflector(api, found, kind.store, on_error=_sync_if_refused(kind.store))
         kind.store.synced.set()
         backoff.reset()
         await asyncio.sleep(DISCOVERY_INTERVAL_SECONDS)
@@ -147,27 +168,30 @@ async def _find(api: Api, kind: OptionalKind) -> str | None:
         for version in kind.versions:
             if version in there:
                 listed = await api.get(f"/apis/{kind.group}/{version}", _Resources)
-                if any(resource.name == _PLURAL for resource in listed.resources):
-                    return f"/apis/{kind.group}/{version}/{_PLURAL}"
+                if any(resource.name == kind.plural for resource in listed.resources):
+                    space = f"namespaces/{kind.namespace}/" if kind.namespace else ""
+                    return f"/apis/{kind.group}/{version}/{space}{kind.plural}"
     except ApiError as error:
         if not error.is_not_found:
             raise
     return None
 
 
-def _sync_if_refused(kind: OptionalKind) -> Callable[[Exception, float], None]:
+def _sync_if_refused(store: ObjectStore[Any]) -> Callable[[Exception, float], None]:
     """Logs errors; a kind that may not be read counts as synced: no decision waits for it."""
-    log = _log_error(kind.store.kind)
+    log = _log_error(store)
 
     def log_error(error: Exception, wait_seconds: float) -> None:
         log(error, wait_seconds)
         if isinstance(error, ApiError) and (error.is_refused or error.is_not_found):
-            kind.store.synced.set()
+            store.synced.set()
 
     return log_error
 
 
-def _log_error(kind: str) -> Callable[[Exception, float], None]:
+def _log_error(store: ObjectStore[Any]) -> Callable[[Exception, float], None]:
+    kind = store.kind
+
     def log_error(error: Exception, wait_seconds: float) -> None:
         if isinstance(error, UnreadableError):
             _log.warning("%s watch: %s; its last known version stays in use", kind, error)

@@ -50,14 +50,17 @@ from afflux.kube.pods import (
     started_seconds,
     task,
 )
+from afflux.kube.reader.cluster_disks import ClusterDisks, DiskOptions
 from afflux.kube.reader.cluster_storage import ClusterStorage
 from afflux.kube.reader.ended_pods import EndedPods
+from afflux.kube.reader.evictable_pods import EvictablePods
 from afflux.kube.reader.invalid_objects import OnInvalid, log_invalid
 from afflux.kube.reader.object_store import Key, ObjectStore, name_of
 from afflux.kube.reader.work_queue import WorkQueue
 from afflux.kube.run_time import deadline_ends_seconds
 from afflux.kube.tenant_limits import TenantLimits, demand_of
 from afflux.kube.volumes.claims import claim_references
+from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.relations import Labels
@@ -77,13 +80,16 @@ _log = logging.getLogger(__name__)
 class TrackedPod:
     """A pod as it was reported to the cycle: its task, its node, and when it is expected to end.
 
-    `assumed`: the node is our decision, which no watch has confirmed yet.
+    `assumed`: the node is our decision, which no watch has confirmed yet. `disks` are the ids of
+    the disks that its disk request takes, empty if they are not known.
     """
 
     task: Task
     node: str | None = None
     assumed: bool = False
     until_seconds: float | None = None
+    terms: EvictionTerms | None = None
+    disks: tuple[str, ...] = ()
 
 
 class ClusterReader:
@@ -91,8 +97,10 @@ class ClusterReader:
 
     If `deadlines` is given, running pods are reported to it; if `half_bound` is given, half-bound
     groups. `relations` has the default constraints; the reader adds Services and controllers.
-    With `takes_all_pending` the waiting pods of every scheduler are ours, under one profile.
-    `on_invalid` is called for an object that cannot be used, and returns the words for it.
+    With `takes_all_pending` the waiting pods of every scheduler are ours, under one profile. With
+    `evicts` our running pods may be evicted, and the disruption budgets are read. With `disks` disk
+    bandwidth counts. `on_invalid` is called for an object that cannot be used, and returns the
+    words for it.
     """
 
     def __init__(
@@ -105,7 +113,9 @@ class ClusterReader:
         *,
         quorum_rules: Mapping[str, QuorumRule] = BUILT_IN,
         takes_all_pending: bool = False,
+        evicts: bool = False,
         on_invalid: OnInvalid = log_invalid,
+        disks: DiskOptions | None = None,
     ) -> None:
         self.changes: WorkQueue[Key] = WorkQueue()
         self.nodes = ObjectStore[objects.Node]("node", self.changes)
@@ -131,9 +141,11 @@ class ClusterReader:
             (objects.ReplicaSet, self.replica_sets),
             (objects.StatefulSet, self.stateful_sets),
         )
+        self._evictable = EvictablePods(self.changes) if evicts else None
         self.cluster_storage = ClusterStorage(self.changes, on_invalid)
         storage = self.cluster_storage.storage
         self._storage = storage
+        self.cluster_disks = ClusterDisks(self.changes, storage, disks)
         self._pod_groups = NO_POD_GROUPS
         self.register = GroupRegister(
             rules, quorum_rules, self._volume_shortfall, half_bound=half_bound
@@ -147,7 +159,8 @@ class ClusterReader:
         self._images = ImageCensus()
         self._relations = ClusterRelations() if relations is None else relations
         profiles = frozenset[str]() if takes_all_pending else self._scheduler_names
-        self._pod_context = PodContext(self._images, profiles, storage, self._relations)
+        counting = self.cluster_disks.counting
+        self._pod_context = PodContext(self._images, profiles, storage, self._relations, counting)
         # All stores, by the type of their objects.
         self.stores: dict[type[objects.Object], ObjectStore[Any]] = {
             objects.Node: self.nodes,
@@ -157,7 +170,10 @@ class ClusterReader:
             objects.NativePodGroup: self.native_groups,
             **dict(self._selecting_stores),
             **self.cluster_storage.stores,
+            objects.NodeDiskIOInfo: self.cluster_disks.infos,
         }
+        if self._evictable is not None:
+            self.stores[objects.PodDisruptionBudget] = self._evictable.budgets
         self._machines: set[str] = set()
         self._tracked: dict[str, TrackedPod] = {}
         self._pods_on_node: dict[str, dict[str, None]] = {}
@@ -180,7 +196,8 @@ class ClusterReader:
             # Also if the pod was deleted meanwhile: the next `take_events` removes it.
             pod = self.pods.get(name)
             until = self._expected_end(pod, None) if pod is not None else None
-            self._track(name, TrackedPod(before.task, placement.machine, True, until))
+            disks = self.cluster_disks.nodes.disk_ids(placement)
+            self._track(name, TrackedPod(before.task, placement.machine, True, until, disks=disks))
             self.register.sent(placement.task.id, placement.machine)
 
     def forget_assumed(
@@ -191,6 +208,7 @@ class ClusterReader:
         known = self._tracked.get(name)
         if known is not None and known.assumed and known.task.id == placement.task.id:
             self._track(name, TrackedPod(known.task))
+            self.cluster_disks.not_bound(known.task.id, placement.machine)
             self._events.append(TaskEnded(known.task.id))
             # The cycle has removed its group from the queue.
             self.register.not_bound(known.task.id, why)
@@ -246,6 +264,7 @@ class ClusterReader:
             if each.kind == "machine":
                 self._machines.discard(each.name)
                 self._images.remove(each.name)
+                self.cluster_disks.forget_machine(each.name)
             elif (group := self.register.waiting_group(each.name)) is not None:
                 self.register.report_again(group.tasks[0].id)
 
@@ -286,11 +305,13 @@ class ClusterReader:
         pods_of_groups = self._sync_groups(changed)
         self._sync_relations(changed)
         pods_of_volumes = self.cluster_storage.sync(changed)
+        self._events += self.cluster_disks.sync(changed, self._now_seconds)
         for name in dict.fromkeys((*changed.get("node", ()), *changed.get("CSI node", ()))):
             self._sync_node(name)
         waiting = dict.fromkeys((*changed.get("pod", ()), *pods_of_volumes, *pods_of_groups))
         # Nearly always none: their default constraints may have changed.
         waiting.update(dict.fromkeys(self._relations.take_stale()))
+        waiting.update(dict.fromkeys(self._sync_budgets(changed)))
         # Remove all pods that are gone before adding any: a group without pods is finished, and
         # new pods of the same name belong to another group.
         for name in list(waiting):
@@ -303,7 +324,10 @@ class ClusterReader:
             waiting.update(dict.fromkeys(self._limits.take_admissible()))
         for name in self.cluster_storage.take_changed_nodes():
             self._sync_node(name)
+        self._events += self.cluster_disks.finish(self._now_seconds)
         withdrawn, ready = self.register.take_starts(self._now_seconds)
+        if self._evictable is not None:
+            self._events += self._evictable.take_allowed(list(self.pods))
         events, self._events = self._events, []
         # Withdrawals first: what takes the place of a group may be ready.
         return [*events, *map(GroupWithdrawn, withdrawn), *map(GroupReady, ready)]
@@ -332,6 +356,18 @@ class ClusterReader:
                 else:
                     self._relations.remove(kind, name)
 
+    def _sync_budgets(self, changed: dict[str, list[str]]) -> list[str]:
+        """Returns the names of the pods that may count towards other budgets than before."""
+        if self._evictable is None:
+            return []
+        spaces = self._evictable.set_budgets(changed.get(self._evictable.budgets.kind, ()))
+        return [name_of(pod) for pod in self.pods if namespace(pod) in spaces] if spaces else []
+
+    def _terms(self, pod: objects.Pod) -> EvictionTerms | None:
+        if self._evictable is None or not (self._takes_all_pending or self.is_ours(pod)):
+            return None
+        return self._evictable.terms(pod, self._pod_groups)
+
     def _sync_node(self, name: str) -> None:
         node = self.nodes.get(name)
         found = self._machine(node) if node is not None else None
@@ -340,15 +376,16 @@ class ClusterReader:
             if name in self._machines:
                 self._machines.remove(name)
                 self._images.remove(name)
+                self.cluster_disks.forget_machine(name)
                 self._events.append(MachineGone(name))
             return
         self._events.append(MachineSet(found))
         self._images.set(found)
         if name not in self._machines:
             self._machines.add(name)
+            self._events += self.cluster_disks.remember_machine(name)
             for pod in self._pods_on_node.get(name, ()):
-                tracked = self._tracked[pod]
-                self._events.append(TaskRuns(tracked.task, name, tracked.until_seconds))
+                self._events.append(_runs(self._tracked[pod], name))
 
     def _machine(self, node: objects.Node) -> Machine | None:
         """The machine; None if the node is invalid, which counts as if it were gone."""
@@ -394,10 +431,12 @@ class ClusterReader:
             why = self._on_invalid("pod", name, error)
             _log.error("pod %s cannot be counted, so %s counts as full: %s", name, node, why)
             found = Task(pod.metadata.uid or name, name, WHOLE_MACHINE)
-        now = TrackedPod(found, node, until_seconds=self._expected_end(pod, known))
+        disks = self._disks(pod, found, node, known)
+        until, terms = self._expected_end(pod, known), self._terms(pod)
+        now = TrackedPod(found, node, until_seconds=until, disks=disks, terms=terms)
         if known != now:
             if known is None or replace(known, assumed=False) != now:
-                self._events.append(TaskRuns(found, node, now.until_seconds))
+                self._events.append(_runs(now, node))
             self._track(name, now)
         self._relations.forget(name)
         self._limits.release(name)
@@ -410,6 +449,18 @@ class ClusterReader:
             self._deadlines.set(group, pod, deadline_ends_seconds(pod), self._now_seconds)
         else:
             self._deadlines.remove(found.id, self._now_seconds)
+
+    def _disks(
+        self, pod: objects.Pod, found: Task, node: str, known: TrackedPod | None
+    ) -> tuple[str, ...]:
+        """The disks of a pod on this node. What we have decided is known before any annotation."""
+        if found.shape.disks is None:
+            return ()
+        if known is not None and known.node == node and known.disks:
+            before = known.task
+            if before.id == found.id and before.shape.disks == found.shape.disks:
+                return known.disks
+        return self.cluster_disks.given(pod, found, node)
 
     def _expected_end(self, pod: objects.Pod, known: TrackedPod | None) -> float | None:
         """When a pod on a node is expected to end. Until its start time is known, the run time
@@ -494,11 +545,17 @@ class ClusterReader:
             del on_node[name]
             if not on_node:
                 del self._pods_on_node[before.node]
+            self.cluster_disks.untrack(before.task, before.node)
         if now is not None:
             self._tracked[name] = now
             if now.node is not None:
                 self._pods_on_node.setdefault(now.node, {})[name] = None
+                self.cluster_disks.track(now.task, now.node, now.disks, assumed=now.assumed)
 
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod names one of our schedulers."""
         return scheduler_of(pod) in self._scheduler_names
+
+
+def _runs(pod: TrackedPod, node: str) -> TaskRuns:
+    return TaskRuns(pod.task, node, pod.until_seconds, pod.disks, pod.terms)

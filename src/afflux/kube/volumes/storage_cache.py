@@ -20,7 +20,7 @@ from afflux.kube.volumes.node_sets import (
     topology_node_set,
     union,
 )
-from afflux.kube.volumes.volume import Volume, can_bind, meets_request
+from afflux.kube.volumes.volume import LOCAL_PROVISIONERS, Volume, can_bind, meets_request
 from afflux.model.errors import InputError
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -257,6 +257,19 @@ class StorageCache:
         if self.selected_node(claim) is not None or self.reserved_volumes(claim):
             return None
         return self.local_volumes.resource(claim.key)
+
+    def is_local(self, key: str) -> bool:
+        """Whether the claim has a volume on a disk of a node, or will get one there."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return False
+        bound = self.volumes.get(claim.volume)
+        if bound is not None:
+            return bound.is_local
+        stated = self._classes.get(claim.storage_class)
+        if stated is not None and stated.provisioner in LOCAL_PROVISIONERS:
+            return True
+        return any(volume.is_local for volume in self.candidates(claim))
 
     def provisioning(self, claim: Claim) -> Provisioning:
         """Where a volume may be provisioned for a claim, and where there is capacity for it."""

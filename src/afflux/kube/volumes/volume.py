@@ -6,8 +6,31 @@ from afflux.kube import objects
 from afflux.kube.label_selectors import selects
 from afflux.kube.quantities import storage_bytes
 from afflux.kube.volumes.claims import BETA_CLASS, Claim
-from afflux.kube.volumes.node_sets import NodeSet, affinity_node_set, zone_node_sets
+from afflux.kube.volumes.node_sets import (
+    NodeSet,
+    affinity_node_set,
+    sole_host,
+    zone_node_sets,
+)
 from afflux.model.errors import InputError
+
+# Provisioners and CSI drivers that make volumes of the disks of a node. Once it is provisioned, a
+# volume of another one counts as local if a single node reaches it.
+LOCAL_PROVISIONERS = frozenset(
+    {
+        "docker.io/hostpath",
+        "hostpath.csi.k8s.io",
+        "k8s.io/minikube-hostpath",
+        "kubernetes.io/host-path",
+        "local.csi.openebs.io",
+        "microk8s.io/hostpath",
+        "openebs.io/local",
+        "rancher.io/local-path",
+        "topolvm.cybozu.com",
+        "topolvm.io",
+        "zfs.csi.openebs.io",
+    }
+)
 
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
@@ -36,6 +59,8 @@ class Volume:
     driver: str
     handle: str
     in_tree_type: str | None
+    # On a disk of a node, not attached over the network.
+    is_local: bool
     version: str = field(compare=False)
 
 
@@ -66,6 +91,7 @@ def read_volume(stated: objects.PersistentVolume) -> Volume:
         driver=(spec.csi.driver or "") if spec.csi else "",
         handle=(spec.csi.volume_handle or "") if spec.csi else "",
         in_tree_type=_in_tree_type(spec),
+        is_local=_is_local(spec, affinity_node_set(spec.node_affinity)),
         version=metadata.resource_version or "",
     )
 
@@ -92,6 +118,13 @@ def can_bind(claim: Claim, volume: Volume) -> bool:
 def _selected(selector: objects.LabelSelector, labels: objects.Labels) -> bool:
     known = all(e.operator in _OPERATORS for e in selector.match_expressions or ())
     return known and selects(selector, labels)
+
+
+def _is_local(spec: objects.VolumeSpec, node_set: NodeSet) -> bool:
+    """A CSI volume that a single node reaches, by its hostname, is on a disk of that node."""
+    if spec.csi is not None:
+        return spec.csi.driver in LOCAL_PROVISIONERS or sole_host(node_set) is not None
+    return spec.local is not None or spec.host_path is not None
 
 
 def _in_tree_type(spec: objects.VolumeSpec) -> str | None:
