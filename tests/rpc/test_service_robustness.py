@@ -8,6 +8,8 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from afflux.rpc.call_rate import CallRate
 from afflux.rpc.cluster_entries import ClusterLimits
@@ -192,37 +194,38 @@ async def _works(client: FirmamentClient) -> None:
     assert gone.type == pb.NODE_REMOVED_OK
 
 
+_REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+async def _send(client: FirmamentClient, method: str, request: bytes) -> None:
+    refused: grpc.aio.AioRpcError | None = None
+    try:
+        await client.send(method, request)
+    except grpc.aio.AioRpcError as error:
+        refused = error
+    if refused is not None:
+        assert refused.code() in _REFUSALS, (method, request, refused.details())
+        assert refused.details()
+
+
+async def _survives(random: Random, messages: int) -> None:
+    """A service answers so many mutated messages, and then works as before."""
+    async with service() as client:
+        calls = [_send(client, *each) for each in mutated_messages(random, messages)]
+        for first in range(0, messages, _AT_ONCE):
+            await asyncio.gather(*calls[first : first + _AT_ONCE])
+        await _works(client)
+
+
 @pytest.mark.slow
 def test_no_message_crashes_or_wedges_the_service():
-    accepted = (
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    )
-
-    async def send(client: FirmamentClient, method: str, request: bytes) -> None:
-        refused: grpc.aio.AioRpcError | None = None
-        try:
-            await client.send(method, request)
-        except grpc.aio.AioRpcError as error:
-            refused = error
-        if refused is not None:
-            assert refused.code() in accepted, (method, request, refused.details())
-            assert refused.details()
-
     services = pb.DESCRIPTOR.services_by_name
     assert set(METHODS) == set(services["FirmamentScheduler"].methods_by_name)
+    run(_survives(Random(1), _MUTATIONS))
 
-    async def story():
-        async with service() as client:
-            batch: list[Any] = []
-            for number, (method, request) in enumerate(mutated_messages(Random(1), _MUTATIONS)):
-                batch.append(send(client, method, request))
-                if len(batch) == _AT_ONCE:
-                    await asyncio.gather(*batch)
-                    batch.clear()
-                if number % 2000 == 1999:
-                    await _works(client)
-            await asyncio.gather(*batch)
-            await _works(client)
 
-    run(story())
+@pytest.mark.slow
+@settings(max_examples=10)
+@given(st.integers(0, 2**63))
+def test_no_further_messages_do_either(seed: int):
+    run(_survives(Random(seed), 1000))

@@ -91,7 +91,9 @@ class ServiceProcess:
         self._announcements = Announcements(
             ServiceNotices(self.cluster), self._metrics, register.waiting_group
         )
-        self._adapter = ServiceAdapter(self.cluster, register, self._announcements)
+        self._adapter = ServiceAdapter(
+            self.cluster, register, self._announcements, has_ledger=ledger is not None
+        )
         self.service = FirmamentService(self.cluster, self._adapter.run_pass, options.samples)
         self.server = Server(self.service, options.limits)
         self._ledger_writer: LedgerWriter | None = None

@@ -5,7 +5,9 @@ told to the client that asks for a schedule. A pass of the control loop runs whe
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from time import time
 
 from afflux.control.adapter import (
     NOWHERE,
@@ -17,19 +19,30 @@ from afflux.control.adapter import (
     TaskLocation,
 )
 from afflux.cycle.event_intake import ResyncRequest
-from afflux.cycle.events import GroupReady, GroupWithdrawn
+from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
 from afflux.cycle.loop import Outcome
 from afflux.groups.register import GroupRegister
 from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.rpc.service_cluster import ServiceCluster
 
+# Changes are taken in after this time, together with those that have come meanwhile.
+_INTAKE_SECONDS = 0.01
+
+_log = logging.getLogger(__name__)
+
 
 class ServiceAdapter:
-    """Machines, tasks and orders of one cluster. `listener` is told of orders."""
+    """Machines, tasks and orders of one cluster. `listener` is told of orders. With `has_ledger`
+    the register is restored before the first pass."""
 
     def __init__(
-        self, cluster: ServiceCluster, register: GroupRegister, listener: OrderListener
+        self,
+        cluster: ServiceCluster,
+        register: GroupRegister,
+        listener: OrderListener,
+        *,
+        has_ledger: bool = False,
     ) -> None:
         self._cluster = cluster
         self._register = register
@@ -38,6 +51,11 @@ class ServiceAdapter:
         self._asked: list[asyncio.Future[None]] = []
         self._in_pass: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
+        # Taken in for the next pass; when further changes are; whether the register is restored.
+        self._events: list[Event] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_restored = not has_ledger
+        cluster.on_report = self._take_in_later
 
     @property
     def register(self) -> GroupRegister:
@@ -69,20 +87,41 @@ class ServiceAdapter:
         self._is_asked.clear()
         self._in_pass += self._asked
         self._asked = []
+        self._take_in(now_seconds)
+        self._is_restored = True
+        events, self._events = self._events, []
+        held = [
+            HeldTask(task, hold.why, "refused" if hold.kind == "refused" else "incomplete")
+            for task, hold in self._register.take_held_back()
+        ]
+        return Reports(events, held, machines=len(self._cluster.machines))
+
+    def _take_in_later(self) -> None:
+        """Groups are looked at while clients describe tasks, so that a schedule need not wait for
+        that. Before the first pass it is not known what a ledger has."""
+        if self._is_restored and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_INTAKE_SECONDS, lambda: self._take_in(time()))
+
+    def _take_in(self, now_seconds: float) -> None:
+        """Report the changes of the cluster to the register, and collect what may start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         cluster, register = self._cluster, self._register
         for task_id, how, at_seconds in cluster.take_ends():
             register.ended(task_id, how, at_seconds)
         register.confirm_restored(lambda member: member.uid in cluster.tasks, now_seconds)
         for member in cluster.take_members():
-            register.set(member, now_seconds)
-        events = cluster.take_events()
+            try:
+                register.set(member, now_seconds)
+            except Exception as error:
+                # One task must not keep all others waiting.
+                _log.exception("task %s cannot be considered", member.task.name)
+                cluster.tasks[member.task.id].status = f"it cannot be considered: {error!r}"
+        self._events += cluster.take_events()
         withdrawn, ready = register.take_starts(now_seconds)
-        events += [*map(GroupWithdrawn, withdrawn), *map(GroupReady, ready)]
-        held = [
-            HeldTask(task, hold.why, "refused" if hold.kind == "refused" else "incomplete")
-            for task, hold in register.take_held_back()
-        ]
-        return Reports(events, held, machines=len(cluster.machines))
+        self._events += [*map(GroupWithdrawn, withdrawn), *map(GroupReady, ready)]
 
     def resync(self, requests: Sequence[ResyncRequest], pause_seconds: float) -> None:
         loop = asyncio.get_running_loop()

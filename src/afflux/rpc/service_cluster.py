@@ -49,10 +49,12 @@ from afflux.rpc.task_messages import DescribedTask, described_task
 class ServiceCluster:
     """Machines and tasks. Not thread-safe: all calls come from one event loop.
 
-    `on_record` is called with every change that has to survive the process.
+    `on_report` is called when there is something to report, `on_record` with every change that has
+    to survive the process.
     """
 
     def __init__(self, limits: ClusterLimits = DEFAULT_LIMITS) -> None:
+        self.on_report: Callable[[], None] = lambda: None
         self.on_record: Callable[[AnyRecord], None] = lambda _: None
         self._limits = limits
         self.machines: dict[str, KnownMachine] = {}
@@ -247,6 +249,7 @@ class ServiceCluster:
         self.tasks[known.task.id] = known
         self._changed[known.task.id] = None
         self.on_record(task_record(known))
+        self.on_report()
 
     def _note_ended(self, uid: int) -> None:
         # The last one to be forgotten.
@@ -435,6 +438,7 @@ class ServiceCluster:
 
     def _report(self, event: Event) -> None:
         self._events.append(event)
+        self.on_report()
 
 
 def _completed(described: DescribedMachine, before: DescribedMachine) -> DescribedMachine:
