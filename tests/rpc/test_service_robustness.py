@@ -184,7 +184,8 @@ def test_calls_beyond_the_rate_of_a_client_are_delayed_and_never_refused():
 async def _works(client: FirmamentClient) -> None:
     """A new task on a new machine is placed, and both leave."""
     uid = 2**63 + 1
-    await client.add(node("mine", max_pods=1, labels={"mark": "mine"}))
+    # With room for every other task that waits.
+    await client.add(node("mine", 1e9, max_pods=100_000, labels={"mark": "mine"}))
     selector = {"key": "mark", "values": ["mine"]}
     await client.submit(task(uid, "mine/mine", cpu_milli=1, label_selectors=[selector]))
     places, _ = await client.schedule()
