@@ -194,3 +194,18 @@ def test_a_status_wakes_the_cycle_at_once_only_if_a_pod_waits_for_disks() -> Non
         assert await is_awake(cluster.reader)
 
     asyncio.run(watch())
+
+
+def test_a_disk_that_the_node_does_not_have_is_never_written_into_its_object() -> None:
+    """Otherwise one pod of a tenant could make the object larger than the API server takes."""
+    cluster = Cluster()
+    forged = io_pod("p", bound=True, **{DEVICES: json.dumps({"*": "x" * 200_000})})
+    cluster.see(node(), disk_info(disks=BOTH), forged)
+    found = cluster.reader.cluster_disks.next_write("n1")
+    assert found is not None
+    assert found[1].uids == ("p",)
+    assert found[1].annotation == {RESERVED: "{}"}
+    # The driver answers: nothing more has to be written, and the pod is acknowledged.
+    answered = disk_info(disks=BOTH, reserved=["p"], generation=2, observed=2)
+    assert acknowledged(cluster.see(answered)) == [{"p"}]
+    assert cluster.writes() is None

@@ -166,7 +166,13 @@ class ClusterDisks:
         if info is None:
             return None
         pods = self._pods.get(node, {})
-        wanted = {uid: disks for uid, disks in pods.items() if disks is not None}
+        # An annotation of a pod may name anything, in any length: only disks of the node are noted.
+        ids = info.status.allocatable_bandwidth or {} if info.status is not None else {}
+        wanted = {
+            uid: disks if all(each in ids for each in disks) else ()
+            for uid, disks in pods.items()
+            if disks is not None
+        }
         found = next_reserved_pods(info, wanted, pods)
         return None if found is None else (info, found)
 

@@ -37,8 +37,8 @@ class ObjectStore(Generic[T]):
     """The store that a watch fills; every change adds the object's key to the work queue.
 
     With `relevant_part`, only changes of that part of an object count: the status of a ReplicaSet
-    changes with each of its pods. Objects for which `is_over` is true are not kept. A new version for
-    which `is_patient` is true need not wake the consumer at once.
+    changes with each of its pods. Objects for which `is_over` is true are not kept. A new version
+    for which `is_patient` is true need not wake the consumer at once.
     """
 
     def __init__(
