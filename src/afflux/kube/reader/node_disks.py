@@ -30,6 +30,7 @@ from afflux.kube.disks.disk_reports import ReportedDisks, node_name, reported_di
 from afflux.kube.reader.object_store import ObjectStore, name_of
 from afflux.model.disks import DiskReport
 from afflux.model.placement import Placement
+from afflux.web.rate_limited_log import RateLimitedLog
 
 SILENT = "node(s) had a disk IO driver that went silent"
 DEFAULT_SILENT_SECONDS = 60.0
@@ -39,6 +40,16 @@ StatusResult = Literal["accepted", "discarded", "ahead"]
 # A node has several objects; a driver has gone silent, or reports again; figures make no sense; the
 # driver claims to have observed a generation that does not exist.
 NoticeKind = Literal["duplicate", "silent", "heard", "invalid", "ahead"]
+
+# Many drivers may fail, or come back, at once: each of these is one line in a while.
+_LOGGED: Mapping[NoticeKind, str] = {
+    "duplicate": "node disk IO info %s is one too many: %s",
+    "heard": "node disk IO info %s: %s",
+    "invalid": "node disk IO info %s cannot be used as it is: %s",
+    "ahead": "node disk IO info %s answers what was not asked: %s",
+}
+# So many names of nodes, or problems of one status, are told.
+_MAX_TOLD = 5
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +117,7 @@ class NodeDisks:
         silence: SilenceRules,
     ) -> None:
         self._store = store
+        self._log = RateLimitedLog(_log)
         self._disks_of = disks_of
         self._silence = silence
         self._known: dict[str, _Known] = {}
@@ -114,6 +126,7 @@ class NodeDisks:
         # The reports as the cycle knows them.
         self._reports: dict[str, DiskReport] = {}
         self._next_silence_seconds = math.inf
+        self._now_seconds = -math.inf
         self._told_duplicates: set[str] = set()
         self._notices: list[DiskNotice] = []
         self.statistics = DiskStatistics()
@@ -122,6 +135,7 @@ class NodeDisks:
 
     def sync(self, names: Iterable[str], now_seconds: float) -> list[Event]:
         """These objects have changed, or are gone."""
+        self._set_time(now_seconds)
         nodes: dict[str, None] = {}
         for name in names:
             info, before = self._store.get(name), self._known.get(name)
@@ -166,6 +180,7 @@ class NodeDisks:
 
     def check_silence(self, now_seconds: float) -> list[Event]:
         """The events for drivers that have gone silent since the last call."""
+        self._set_time(now_seconds)
         if now_seconds < self._next_silence_seconds:
             return []
         changed: list[str] = []
@@ -177,7 +192,11 @@ class NodeDisks:
             known.is_silent = True
             changed.append(node)
             text = f"the IO driver has not reported for {silent_seconds:.0f} s"
-            self._tell(known.info, "silent", text)
+            self._notices.append(DiskNotice(known.info, "silent", text))
+        if changed:
+            more = ", ..." if len(changed) > _MAX_TOLD else ""
+            names = ", ".join(sorted(changed)[:_MAX_TOLD])
+            self._log.warning("%s IO drivers have gone silent: %s%s", len(changed), names, more)
         self._next_silence_seconds = self.next_silence_seconds()
         return self.report_again(changed)
 
@@ -187,6 +206,14 @@ class NodeDisks:
         counting = map(self._counting, self._objects)
         heard = (k.heard_seconds for k in counting if k is not None and not k.is_silent)
         return min(heard, default=math.inf) + self._silence.after_seconds
+
+    def _set_time(self, now_seconds: float) -> None:
+        """A clock that was set back must not keep silent drivers from being noticed."""
+        if now_seconds < self._now_seconds:
+            for known in self._known.values():
+                known.heard_seconds = min(known.heard_seconds, now_seconds)
+            self._next_silence_seconds = self.next_silence_seconds()
+        self._now_seconds = now_seconds
 
     def _set(self, name: str, info: objects.NodeDiskIOInfo, now_seconds: float) -> None:
         known = self._known.get(name)
@@ -250,8 +277,10 @@ class NodeDisks:
         problems = known.found.problems if known.found is not None else ()
         if problems != known.told_problems:
             known.told_problems = problems
-            for problem in problems:
-                self._tell(known.info, "invalid", problem)
+            if problems:
+                more = len(problems) - _MAX_TOLD
+                told = [*problems[:_MAX_TOLD], *([f"and {more} more"] if more > 0 else [])]
+                self._tell(known.info, "invalid", "; ".join(told))
 
     def _join(self, name: str, node: str) -> None:
         """One more object for this node: the oldest counts, of equal ones the first by name."""
@@ -306,7 +335,7 @@ class NodeDisks:
 
     def _tell(self, info: objects.NodeDiskIOInfo, kind: NoticeKind, text: str) -> None:
         self._notices.append(DiskNotice(info, kind, text))
-        _log.warning("node disk IO info %s: %s", name_of(info), text)
+        self._log.warning(_LOGGED[kind], name_of(info), text)
 
     # --- Questions
 
