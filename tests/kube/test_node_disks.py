@@ -288,6 +288,30 @@ def test_of_two_objects_of_one_moment_the_first_by_name_counts() -> None:
     assert report.disks[0].left == same(1)
 
 
+def test_an_object_that_was_created_again_is_the_younger_one() -> None:
+    watched = Watched()
+    days = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]
+    watched.see(
+        disk_info(disks={"a": left(1)}, name="first", creationTimestamp=days[0]),
+        disk_info(disks={"a": left(2)}, name="second", creationTimestamp=days[1]),
+    )
+    again = disk_info(disks={"a": left(3)}, name="first", creationTimestamp=days[2])
+    report = watched.reported(again | {"metadata": again["metadata"] | {"uid": "another"}})
+    assert report.disks[0].left == same(2)
+
+
+def test_of_many_objects_for_one_node_each_that_does_not_count_is_told_once() -> None:
+    watched = Watched()
+    infos = [disk_info(disks={"a": left(n)}, name=f"d{n:03}") for n in range(200)]
+    watched.see(*infos[100:], *infos[:100])
+    watched.see(*infos)
+    told = watched.told()
+    assert [kind for kind, _ in told] == ["duplicate"] * 199
+    report = watched.disks.report("n1")
+    assert report is not None
+    assert report.disks[0].left == same(0)
+
+
 def test_an_object_may_move_to_another_node() -> None:
     watched = Watched()
     watched.see(disk_info("n1", {"a": left(1)}, name="d"))
@@ -373,7 +397,7 @@ def test_many_drivers_that_go_silent_at_once_are_one_line_of_the_log(
     caplog.clear()
     watched.disks.check_silence(watched.now_seconds + 60)
     assert [each.getMessage() for each in caplog.records] == [
-        "500 IO drivers have gone silent: n0, n1, n10, n100, n101, ..."
+        "500 IO drivers have gone silent, such as n0, n1, n10, n100, n101"
     ]
     assert len(watched.told()) == 500
 

@@ -18,6 +18,7 @@ Pure: the caller passes the time. One object counts for a node: the oldest.
 
 import logging
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -138,17 +139,17 @@ class NodeDisks:
         self._set_time(now_seconds)
         nodes: dict[str, None] = {}
         for name in names:
-            info, before = self._store.get(name), self._known.get(name)
-            node = None if info is None else node_name(info)
-            if before is not None and node_name(before.info) != node:
-                self._leave(name, node_name(before.info))
-                nodes[node_name(before.info)] = None
-            if info is None or node is None:
-                continue
-            self._set(name, info, now_seconds)
-            if name not in self._objects.get(node, ()):
-                self._join(name, node)
-            nodes[node] = None
+            info, known = self._store.get(name), self._known.get(name)
+            before = None if known is None else known.info
+            is_same = before is not None and info is not None and _is_same(before, info)
+            if before is not None and not is_same:
+                self._leave(name, node_name(before))
+                nodes[node_name(before)] = None
+            if info is not None:
+                self._set(name, info, now_seconds)
+                if not is_same:
+                    self._join(name, node_name(info))
+                nodes[node_name(info)] = None
         return self.report_again(nodes)
 
     def report_again(self, nodes: Iterable[str]) -> list[Event]:
@@ -190,13 +191,12 @@ class NodeDisks:
             if known is None or known.is_silent or silent_seconds < self._silence.after_seconds:
                 continue
             known.is_silent = True
-            changed.append(node)
             text = f"the IO driver has not reported for {silent_seconds:.0f} s"
             self._notices.append(DiskNotice(known.info, "silent", text))
+            changed.append(node)
         if changed:
-            more = ", ..." if len(changed) > _MAX_TOLD else ""
             names = ", ".join(sorted(changed)[:_MAX_TOLD])
-            self._log.warning("%s IO drivers have gone silent: %s%s", len(changed), names, more)
+            self._log.warning("%s IO drivers have gone silent, such as %s", len(changed), names)
         self._next_silence_seconds = self.next_silence_seconds()
         return self.report_again(changed)
 
@@ -217,7 +217,7 @@ class NodeDisks:
 
     def _set(self, name: str, info: objects.NodeDiskIOInfo, now_seconds: float) -> None:
         known = self._known.get(name)
-        if known is None or known.info.metadata.uid != info.metadata.uid:
+        if known is None:
             self._known[name] = known = _Known(info, now_seconds)
             due = now_seconds + self._silence.after_seconds
             self._next_silence_seconds = min(self._next_silence_seconds, due)
@@ -285,13 +285,13 @@ class NodeDisks:
     def _join(self, name: str, node: str) -> None:
         """One more object for this node: the oldest counts, of equal ones the first by name."""
         names = self._objects.setdefault(node, [])
-        names.append(name)
-        names.sort(key=lambda each: (self._created(each), each))
-        for other in names[1:]:
-            if other not in self._told_duplicates:
-                self._told_duplicates.add(other)
-                text = f"{names[0]} is older and counts for node {node}; this object is not used"
-                self._tell(self._known[other].info, "duplicate", text)
+        insort(names, name, key=lambda each: (self._created(each), each))
+        # The one that counted before, or the new one; the others are told.
+        other = name if name != names[0] else names[1] if len(names) > 1 else None
+        if other is not None and other not in self._told_duplicates:
+            self._told_duplicates.add(other)
+            text = f"{names[0]} is older and counts for node {node}; this object is not used"
+            self._tell(self._known[other].info, "duplicate", text)
 
     def _leave(self, name: str, node: str) -> None:
         """The object is gone, or is of another node now."""
@@ -380,6 +380,11 @@ class NodeDisks:
     def take_notices(self) -> list[DiskNotice]:
         notices, self._notices = self._notices, []
         return notices
+
+
+def _is_same(before: objects.NodeDiskIOInfo, now: objects.NodeDiskIOInfo) -> bool:
+    """Whether these are versions of one object, for one node."""
+    return before.metadata.uid == now.metadata.uid and node_name(before) == node_name(now)
 
 
 def _is_from_driver(before: objects.NodeDiskIOInfo, now: objects.NodeDiskIOInfo) -> bool:
