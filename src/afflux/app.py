@@ -114,7 +114,9 @@ def run_in_kubernetes(
     client_config = in_cluster() if path is None and context is None else None
     if client_config is None:
         client_config = read_kubeconfig(path, context)
-    cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
+    preempting = [each.scheduler_name for each in configuration.profiles if each.preempts]
+    scheduler = PreemptingScheduler(state, optimiser, preempting) if preempting else optimiser
+    cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
 
     async def run_adapter(address: "AddressSource | None") -> None:
         if address is None:
@@ -292,6 +294,7 @@ def _options(configuration: Configuration) -> "Options":
         cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         disks=_live_disks(configuration),
+        preempts=any(each.preempts for each in configuration.profiles),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
     )
