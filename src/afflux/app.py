@@ -170,7 +170,7 @@ def serve(
     state = State()
     scheduler: Scheduler
     scheduler = optimiser = Optimiser(state, _queues(settings), constraints(), _policies(settings))
-    if settings.preempts is True:
+    if settings.preempts is not False:
         scheduler = PreemptingScheduler(state, optimiser, [""])
     cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
     serving = configuration.serving
