@@ -27,6 +27,7 @@ from afflux.config.schema import (
     Ledger,
     PodAffinity,
     PolicySettings,
+    Preemption,
     ProfileFields,
     QueueFields,
     QueueLimits,
