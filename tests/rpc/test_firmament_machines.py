@@ -150,12 +150,15 @@ def test_a_tree_may_have_several_machines_below_a_coordinator():
 def test_machines_with_one_name_are_told_apart_by_their_uuids():
     async def story():
         async with service() as client:
+            await client.add(node("c", friendly_name="same.b", max_pods=1))
             for uuid in ("a", "b"):
                 await client.add(node(uuid, friendly_name="same", max_pods=1))
-            await client.submit(task(1), task(2))
-            assert sorted((await client.schedule())[0].values()) == ["a-pu", "b-pu"]
-            await client.NodeRemoved(_uuid("a"))
-            assert len((await client.schedule())[1]) == 1
+            await client.submit(task(1), task(2), task(3))
+            places, _ = await client.schedule()
+            assert sorted(places.values()) == ["a-pu", "b-pu", "c-pu"]
+            for uuid in ("a", "b", "c"):
+                assert (await client.NodeRemoved(_uuid(uuid))).type == pb.NODE_REMOVED_OK
+            assert await client.schedule() == ({}, [1, 2, 3])
 
     run(story())
 

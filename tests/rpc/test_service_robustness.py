@@ -93,6 +93,11 @@ async def _error(call: Any) -> tuple[grpc.StatusCode, str]:
             node("a", cpu_milli=math.inf),
             "resource_desc.available_resources.cpu_cores: inf",
         ),
+        (
+            "NodeAdded",
+            node("a", children=[part(f"p{n}") for n in range(4096)]),
+            "children: too many parts of one tree, expected 4096 at most",
+        ),
         ("AddTaskInfo", pb.TaskInfo(), "task_name: missing"),
         ("AddTaskInfo", pb.TaskInfo(task_name="x", type=7), "type: 7, expected TASKINFO_ADD"),
         ("AddTaskInfo", foreign("x", "a", cpu_milli=-5), "cpu_utilization: -5"),

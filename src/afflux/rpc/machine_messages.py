@@ -94,10 +94,11 @@ def _nodes(root: pb.ResourceTopologyNodeDescriptor) -> list[_Node]:
     found = [_Node(root, -1, "resource_desc")]
     for index, node in enumerate(found):
         prefix = node.field.removesuffix("resource_desc")
+        if len(found) + len(node.message.children) > MAX_PARTS:
+            field = f"{prefix}children"
+            raise MessageError(f"{field}: too many parts of one tree, expected {MAX_PARTS} at most")
         for number, child in enumerate(node.message.children):
             found.append(_Node(child, index, f"{prefix}children[{number}].resource_desc"))
-        if len(found) > MAX_PARTS:
-            raise MessageError(f"children: more than {MAX_PARTS} parts, expected fewer")
     return found
 
 

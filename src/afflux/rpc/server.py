@@ -41,9 +41,9 @@ _errors = RateLimitedLog(_log)
 class ServerLimits:
     """What one client may send at once, and all clients together."""
 
-    message_bytes: int = 4 << 20
+    message_bytes: int = 1 << 20
     streams_per_connection: int = 256
-    calls_at_once: int = 4096
+    calls_at_once: int = 1024
     calls_per_second: float = 20_000.0
 
 

@@ -78,10 +78,7 @@ class ServiceCluster:
         """Whether these machines are new. A client that adds a machine again has begun anew: what
         it says now holds, and the tasks whose uid means another one are forgotten."""
         added = list(described)
-        known = [
-            each for each in added if any(uuid in self._machine_of_uuid for uuid in each.uuids)
-        ]
-        if known:
+        if any(uuid in self._machine_of_uuid for each in added for uuid in each.uuids):
             for each in added:
                 if self._is_same_tree(each):
                     self._forget_replaced(self.machines[each.uuid])
@@ -136,7 +133,7 @@ class ServiceCluster:
         uuid, known = described.uuid, self.machines.get(described.uuid)
         if known is None:
             name = described.machine.name
-            if self._uuid_of_name.get(name, uuid) != uuid:
+            while name in self._uuid_of_name:
                 # Names may be the same; uuids are not.
                 name = f"{name}.{uuid}"
             described = described.named(name)
