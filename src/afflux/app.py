@@ -18,6 +18,7 @@ from afflux.config import (
     LeaderElection,
     Ledger,
     PolicySettings,
+    Profile,
     SchedulerSettings,
     effective_configuration,
     parse_scheduler_spec,
@@ -114,7 +115,9 @@ def run_in_kubernetes(
     client_config = in_cluster() if path is None and context is None else None
     if client_config is None:
         client_config = read_kubeconfig(path, context)
-    cycle = Cycle(state, optimiser, isolates_faults=True, tolerance_seconds=1.0)
+    preempting = [each.scheduler_name for each in configuration.profiles if _preempts(each)]
+    scheduler = PreemptingScheduler(state, optimiser, preempting) if preempting else optimiser
+    cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
 
     async def run_adapter(address: "AddressSource | None") -> None:
         if address is None:
@@ -217,9 +220,15 @@ def _options(configuration: Configuration) -> "Options":
         cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         disks=_live_disks(configuration),
+        preempts=any(map(_preempts, configuration.profiles)),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
     )
+
+
+def _preempts(profile: Profile) -> bool:
+    """Whether running pods of a cluster are evicted for waiting ones of this profile."""
+    return profile.settings.preempts is not False
 
 
 def _live_disks(configuration: Configuration) -> "LiveDisks | None":

@@ -38,7 +38,7 @@ IN_WORDS = {
     "profiles[].schedulerName": "`afflux`",
     "profiles[].policies": "the top-level `policies`",
     "profiles[].topologySpread": "the top-level `topologySpread`",
-    "profiles[].preemption.enabled": "only for `place`",
+    "profiles[].preemption.enabled": "`true`, not for `simulate`",
     "topologySpread.defaultConstraints": "`[]`",
     "topologySpread.defaultConstraints[].minDomains": "none",
 }

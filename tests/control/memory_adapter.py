@@ -35,6 +35,7 @@ from afflux.cycle.interfaces import Ledger
 from afflux.cycle.loop import Cycle, Outcome
 from afflux.groups.member import Claim, GroupTerms, Member
 from afflux.groups.register import GroupRegister
+from afflux.model.eviction import Eviction
 from afflux.model.machine import Machine
 from afflux.model.placement import Placement
 from afflux.model.task import Task
@@ -176,7 +177,8 @@ class MemoryAdapter:
             self.register.bound(each.task.id, each.machine)
             self._report(TaskRuns(each.task, each.machine))
 
-    def give_up(self, placements: Sequence[Placement]) -> None:
+    def give_up(self, placements: Sequence[Placement], evictions: Sequence[Eviction] = ()) -> None:
+        assert not evictions
         for each in placements:
             self.register.not_bound(each.task.id)
             self._report(TaskEnded(each.task.id))
@@ -194,6 +196,10 @@ class MemoryAdapter:
 
     def resync(self, requests: Sequence[ResyncRequest], pause_seconds: float) -> None:
         assert not requests
+
+    def evict(self, evictions: Sequence[Eviction], nominations: Sequence[Placement]) -> None:
+        assert not evictions
+        assert not nominations
 
     async def orders_sent(self) -> None:
         pass

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from afflux.cluster.state import State
+from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.relations import AffinityTerm, Relations, TaskLabels, TaskSelector
 from afflux.model.selectors import Requirement
 from afflux.model.waiting_group import WaitingGroup
@@ -202,3 +203,9 @@ def test_devices_of_victims_are_used():
 def test_a_cluster_without_lower_tasks_is_not_searched():
     found = decide(full(5, 5), *(group(f"g{n}", shape(cpu=2), priority=5) for n in range(3)))
     assert found.evictions == found.nominations == ()
+
+
+def test_a_resource_that_is_new_to_the_cluster_is_counted():
+    state = full(0)
+    port = port_requests([HostPort("TCP", 80)])
+    assert victims(decide(state, group("high", shape(cpu=2, **port), priority=9))) == ["m0.0"]

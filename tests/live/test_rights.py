@@ -18,6 +18,12 @@ DEFAULT_CONSTRAINTS = (
     ("", ("services", "replicationcontrollers"), READ),
     ("apps", ("replicasets", "statefulsets"), READ),
 )
+# Unless no profile preempts.
+PREEMPTION = (
+    ("", ("pods",), ("delete",)),
+    ("policy", ("poddisruptionbudgets",), READ),
+)
+NEVER_PREEMPTS = {"profiles": [{"preemption": {"enabled": False}}]}
 # Everything that the service account may do in any namespace: group, resources, verbs.
 EVERYWHERE = (
     ("", ("nodes", "pods", "namespaces"), READ),
@@ -26,6 +32,7 @@ EVERYWHERE = (
     ("", ("persistentvolumeclaims", "persistentvolumes"), (*READ, "patch")),
     ("storage.k8s.io", ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"), READ),
     *DEFAULT_CONSTRAINTS,
+    *PREEMPTION,
     ("scheduling.k8s.io", ("podgroups",), READ),
     ("scheduling.x-k8s.io", ("podgroups",), READ),
     ("events.k8s.io", ("events",), ("create", "patch")),
@@ -35,7 +42,7 @@ REFUSED = (
     ("", "configmaps", READ),
     ("", "serviceaccounts", ("get", "impersonate")),
     ("", "serviceaccounts/token", ("create",)),
-    ("", "pods", ("create", "update", "patch", "delete", "deletecollection")),
+    ("", "pods", ("create", "update", "patch", "deletecollection")),
     ("", "pods/exec", ("create", "get")),
     ("", "pods/eviction", ("create",)),
     ("", "pods/log", ("get",)),
@@ -134,11 +141,15 @@ def test_other_requests_are_refused(cluster: ControlPlane) -> None:
 
 def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane) -> None:
     jobs = {"group": "batch", "resource": "jobs"}
-    install(cluster, config={"cleanup": {"enabled": False}})
+    install(cluster, config={"cleanup": {"enabled": False}, **NEVER_PREEMPTS})
     cluster.wait_for_account(NAMESPACE)
     before = rights(cluster, NAMESPACE, "afflux", "default")
     owners = [{"apiGroup": "example.org", "resource": "trainings"}]
-    install(cluster, config={"cleanup": {"enabled": True}}, rbac={"cleanupOwners": owners})
+    install(
+        cluster,
+        config={"cleanup": {"enabled": True}, **NEVER_PREEMPTS},
+        rbac={"cleanupOwners": owners},
+    )
     cluster.wait_until(lambda: is_allowed(cluster, USER, verb="delete", **jobs), "the right")
     deletes = {
         ("", "pods", "", "delete"),
@@ -155,17 +166,21 @@ def test_rights_to_delete_are_granted_only_when_configured(cluster: ControlPlane
     }
     assert rights(cluster, NAMESPACE, "afflux", "default") - before == deletes | reads
     # The cleanup of completed groups needs the same.
-    install(cluster, config={"cleanup": {"finished": True}}, rbac={"cleanupOwners": owners})
+    install(
+        cluster,
+        config={"cleanup": {"finished": True}, **NEVER_PREEMPTS},
+        rbac={"cleanupOwners": owners},
+    )
     cluster.wait_until(lambda: is_allowed(cluster, USER, verb="delete", **jobs), "the right")
     assert rights(cluster, NAMESPACE, "afflux", "default") - before == deletes | reads
     # The rollback of half-bound groups reads controllers, and deletes pods and nothing else.
     rollback = {"halfBoundAfter": "10m"}
-    install(cluster, config={"cleanup": rollback}, rbac={"cleanupOwners": owners})
+    install(cluster, config={"cleanup": rollback, **NEVER_PREEMPTS}, rbac={"cleanupOwners": owners})
     cluster.wait_until(lambda: not is_allowed(cluster, USER, verb="delete", **jobs), "no right")
     only_pods = {("", "pods", "", "delete")}
     assert rights(cluster, NAMESPACE, "afflux", "default") - before == only_pods | reads
     # Turning it off removes the rights.
-    install(cluster)
+    install(cluster, config=NEVER_PREEMPTS)
     cluster.wait_until(
         lambda: not is_allowed(cluster, USER, verb="delete", group="", resource="pods"), "no right"
     )
@@ -218,7 +233,7 @@ def kinds_without_right(
     cluster: ControlPlane, *, default_constraints: bool
 ) -> list[tuple[str, str]]:
     """The watched kinds that the service account may not list or watch, with the verb."""
-    reader = ClusterReader(["afflux"])
+    reader = ClusterReader(["afflux"], evicts=True)
     required = required_kinds(reader, default_constraints=default_constraints)
     kinds = [kind_of(each.collection.path) for each in required]
     kinds += [(each.group, "podgroups") for each in optional_kinds(reader)]

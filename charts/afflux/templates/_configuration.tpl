@@ -82,6 +82,13 @@ enabled
 {{- end -}}
 {{- end -}}
 
+{{/* Empty unless running pods are evicted for waiting ones. */}}
+{{- define "afflux.preemption" -}}
+{{- range (.Values.config | default dict).profiles | default (list dict) -}}
+{{- if ne (toString (.preemption | default dict).enabled) "false" -}}enabled{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Empty without leader election. */}}
 {{- define "afflux.leaseName" -}}
 {{- $election := (.Values.config | default dict).leaderElection | default dict -}}

@@ -11,6 +11,7 @@ One pass, by the control loop (control/loop.py) or by a dry run:
     adapter.assume(outcome)                              the placements count on their machines
     placements = await adapter.reserve(outcome)          volumes; the others are reported again
     adapter.place(placements, outcome.rests_on)          orders; their results are reports
+    adapter.evict(outcome.evictions, outcome.nominations)
 
 A dry run (dry_run.py) repeats the pass until `drain` has no events any more and the cycle places
 nothing. It needs only an `Adapter`, and no event loop, because the `reserve` of that adapter never
@@ -38,6 +39,7 @@ from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import Event
 from afflux.cycle.loop import Outcome
 from afflux.groups.register import GroupRegister
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.task import Task
 
@@ -121,8 +123,9 @@ class Adapter(Protocol):
         these. A task that could not be started is reported again."""
         ...
 
-    def give_up(self, placements: Sequence[Placement]) -> None:
-        """These placements are not carried out; their tasks are reported again at once."""
+    def give_up(self, placements: Sequence[Placement], evictions: Sequence[Eviction] = ()) -> None:
+        """These placements and evictions are not carried out; their tasks are reported again at
+        once."""
         ...
 
 
@@ -158,6 +161,11 @@ class LiveAdapter(Adapter, TaskLocator, Protocol):
         """The cycle has dropped these machines and groups after an error: report them in full, not
         later than after this pause. A machine is never reported without the tasks that run on it.
         """
+        ...
+
+    def evict(self, evictions: Sequence[Eviction], nominations: Sequence[Placement]) -> None:
+        """End these tasks, with their grace periods; report `EvictionFailed` for those that stay.
+        `nominations` are all places that are held for waiting tasks, for everybody to see."""
         ...
 
     async def orders_sent(self) -> None:

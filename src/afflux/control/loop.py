@@ -103,6 +103,7 @@ class ControlLoop:
             self._log_placements(outcome.placements)
             self._adapter.assume(outcome)
             self._adapter.place(await self._reserve(outcome), outcome.rests_on)
+            self._adapter.evict(outcome.evictions, outcome.nominations)
             self._idle_pause_seconds = 0.0
             if outcome.decision is not None:
                 reasons = await self._reasons()
@@ -149,7 +150,7 @@ class ControlLoop:
             await self._write_ledger(outcome)
             return await self._adapter.reserve(outcome)
         except Exception:
-            self._adapter.give_up(outcome.placements)
+            self._adapter.give_up(outcome.placements, outcome.evictions)
             raise
 
     def _handle_faults(self, outcome: Outcome) -> None:

@@ -24,6 +24,7 @@ from afflux.cycle.events import (
     NamespaceSet,
     NormalisersChanged,
     TaskEnded,
+    TaskNominated,
     TaskRuns,
 )
 from afflux.cycle.nominations import Nominations
@@ -110,7 +111,7 @@ class EventIntake:
                 self._note_company_lost()
             case NamespaceSet(name, labels):
                 self._set_namespace(name, labels)
-            case BudgetSet() | EvictionFailed():
+            case BudgetSet() | EvictionFailed() | TaskNominated():
                 self._observe_for_evictions(event)
             case MachineGone() | TaskRuns():
                 # Reports may overtake each other: an unknown machine needs no action.
@@ -127,7 +128,7 @@ class EventIntake:
             case NormalisersChanged(models, normalise):
                 self._note_disks(self._state.set_normalisers(models, normalise))
 
-    def _observe_for_evictions(self, event: BudgetSet | EvictionFailed) -> None:
+    def _observe_for_evictions(self, event: BudgetSet | EvictionFailed | TaskNominated) -> None:
         match event:
             case BudgetSet(name, allowed):
                 # That other victims may be spared now is no reason to decide again.
@@ -135,6 +136,8 @@ class EventIntake:
             case EvictionFailed(task_id):
                 self._nominations.note_not_evicted(task_id)
                 self.has_unblocking_events = True
+            case TaskNominated(task_id, machine):
+                self._nominations.note_nominated(task_id, machine)
 
     def _set_machine(self, machine: Machine) -> None:
         version, row = self._state.version, self._state.rows.get(machine.name)
@@ -244,7 +247,7 @@ class EventIntake:
                 return report.machine
             case TaskEnded(task_id) | EvictionFailed(task_id):
                 return self._state.machine_of(task_id)
-            case BudgetSet():
+            case BudgetSet() | TaskNominated():
                 return None
             case GroupReady() | GroupWithdrawn() | NamespaceSet() | NormalisersChanged():
                 return None

@@ -100,6 +100,14 @@ class BudgetSet:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskNominated:
+    """A task that waits was nominated for a machine before this process started."""
+
+    task_id: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionFailed:
     """A task that was to be evicted stays."""
 
@@ -119,4 +127,5 @@ Event = (
     | NormalisersChanged
     | BudgetSet
     | EvictionFailed
+    | TaskNominated
 )

@@ -213,7 +213,8 @@ class Cycle:
         earlier = replace(
             self._reservations.standing(now_seconds), has_unblocking_events=has_events
         )
-        earlier = self._nominations.add_to(earlier, self.state)
+        queue = self.queue.considered()
+        earlier = self._nominations.add_to(earlier, self.state, queue)
 
         def decide(groups: Sequence[WaitingGroup]) -> Decision:
             decided = self._scheduler.decide(self.state, groups, now_seconds, earlier)
@@ -224,7 +225,6 @@ class Cycle:
             check_evictions(self.state, plan, allowed, self.policies_of, ending=ending)
             return decided
 
-        queue = self.queue.considered()
         if self._isolates_faults:
             return decide_isolating_faults(decide, queue)
         return decide(queue), {}

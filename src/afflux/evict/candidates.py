@@ -50,11 +50,13 @@ def put_back(state: State, candidate: Candidate, like: State) -> None:
 @dataclass(frozen=True, slots=True)
 class Evictable:
     """The candidates that may leave for one level of priority: by row, and by the key of their
-    group those that leave as a whole. `allowed` is what budgets still allow."""
+    group those that leave as a whole. `allowed` is what budgets still allow, `freed` what all of
+    them use, by machine and resource."""
 
     by_row: Mapping[int, Sequence[Candidate]]
     whole: Mapping[str, Sequence[Candidate]]
     allowed: Mapping[str, int]
+    freed: Table
 
     def on(self, row: int) -> Sequence[Candidate]:
         """The candidates on a machine."""
@@ -126,4 +128,13 @@ class CandidatesReader:
                 continue
             for each in members:
                 by_row.setdefault(each.held.row, []).append(each)
-        return Evictable(by_row, whole, allowed)
+        return Evictable(by_row, whole, allowed, self._freed(by_row))
+
+    def _freed(self, by_row: Mapping[int, Sequence[Candidate]]) -> Table:
+        freed = np.zeros((len(self._state), len(self._names)), np.int64)
+        rows = np.repeat(
+            np.fromiter(by_row, np.intp, len(by_row)), [len(each) for each in by_row.values()]
+        )
+        if len(rows):
+            np.add.at(freed, rows, np.array([c.use for own in by_row.values() for c in own]))
+        return freed

@@ -53,15 +53,13 @@ def room_without(state: State, pricing: Pricing, of: TaskClass, evictable: Evict
     requests = state.requests(of.shape)
     asked = np.flatnonzero(requests)
     prices = pricing.prices(of.shape)
-    free = state.view(prices.rows.astype(np.intp)).free_of(asked)
-    for position, row in enumerate(prices.rows.tolist()):
-        for each in evictable.on(row):
-            free[position] += each.use[asked]
+    rows = prices.rows.astype(np.intp)
+    free = state.view(rows).free_of(asked) + evictable.freed[rows][:, asked]
     room: Column = room_of(requests[asked], Shape(of.shape.requests), FreeCapacity(free))
     if of.shape.devices is not None:
         fewest = of.shape.devices.count
-        rows: list[int] = prices.rows.tolist()
-        room[[len(state.free_devices[row]) < fewest for row in rows]] = 0
+        listed: list[int] = prices.rows.tolist()
+        room[[len(state.free_devices[row]) < fewest for row in listed]] = 0
     return room
 
 

@@ -72,6 +72,9 @@ def preempt(
     `started` has the placements of the groups that start without any eviction; `ending` the tasks
     that leave already. `allowed` says how many tasks each budget may lose.
     """
+    # A resource that is new to the state gets a column before anything is counted by columns.
+    for shape in dict.fromkeys(shape for group in queue for shape, _ in group.shapes):
+        state.requests(shape)
     reader.update()
     lowest = reader.lowest_priority
     where = {each.task.id: each for each in started}

@@ -29,6 +29,7 @@ from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.kube.reader.volume_chooser import ChosenVolumes, Unit, VolumeChooser, units
 from afflux.kube.rejection import DECIDE_AGAIN, Rejection
 from afflux.model.errors import InputError
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.resources import PODS, amount_of
 from afflux.queue.rules import ONE_QUEUE, QueueRules
@@ -175,7 +176,8 @@ class FileAdapter:
                 spec = msgspec.structs.replace(pod.spec, node_name=placement.machine)
                 self._reader.pods.changed(msgspec.structs.replace(pod, spec=spec))
 
-    def give_up(self, placements: Sequence[Placement]) -> None:
+    def give_up(self, placements: Sequence[Placement], evictions: Sequence[Eviction] = ()) -> None:
+        del evictions  # of which a dry run carries out none
         for placement in placements:
             self._reader.forget_assumed(placement)
 

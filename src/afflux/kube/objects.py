@@ -291,6 +291,7 @@ class PodStatus(Fields, frozen=True, gc=False):
     phase: str | None = None
     reason: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None

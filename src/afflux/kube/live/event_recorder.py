@@ -51,6 +51,8 @@ DEADLINE_OVER = EventReason("Warning", "DeadlineOver", "Cleaning")
 GROUP_FINISHED = EventReason("Normal", "GroupFinished", "Cleaning")
 # Only a part of the pod's group could be bound, so the pod was deleted.
 TAKEN_BACK = EventReason("Warning", "TakenBack", "TakingBack")
+# The pod leaves for pods of a higher priority.
+PREEMPTED = EventReason("Normal", "Preempted", "Preempting")
 LEADER_ELECTION = EventReason("Normal", "LeaderElection", "LeaderElection")
 
 # The API server's limits, in bytes.

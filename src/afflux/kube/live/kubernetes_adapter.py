@@ -17,11 +17,13 @@ from afflux.kube.group_claims import claimed_group
 from afflux.kube.live.binder import Binder
 from afflux.kube.live.disk_reserver import DiskReserver
 from afflux.kube.live.half_bound_circles import HalfBoundCircles
+from afflux.kube.live.pod_evictor import PodEvictor
 from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.live.volume_binder import VolumeBinder
 from afflux.kube.reader.cluster_reader import ClusterReader
 from afflux.kube.reader.object_store import ObjectStore
 from afflux.kube.rejection import DECIDE_AGAIN
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.task import Task
 
@@ -29,6 +31,7 @@ from afflux.model.task import Task
 class KubernetesAdapter:
     """With `half_bound_circles`, it follows which pods that require each other are bound.
 
+    With an `evictor` running pods are evicted.
     With a `disk_reserver` no pod that states what it does on disks is bound before it is reserved.
     `needed` are the stores that must be complete before the first cycle.
     """
@@ -42,6 +45,7 @@ class KubernetesAdapter:
         *,
         half_bound_circles: HalfBoundCircles | None = None,
         disk_reserver: DiskReserver | None = None,
+        evictor: PodEvictor | None = None,
         needed: Sequence[ObjectStore[Any]] = (),
     ) -> None:
         self._reader = reader
@@ -49,6 +53,7 @@ class KubernetesAdapter:
         self._binder = binder
         self._half_bound_circles = half_bound_circles
         self._disk_reserver = disk_reserver
+        self._evictor = evictor
         self._needed = needed
         self._locator = locator
 
@@ -110,9 +115,15 @@ class KubernetesAdapter:
     def place(self, placements: Sequence[Placement], rests_on: RestsOn) -> None:
         self._binder.submit(placements, rests_on)
 
-    def give_up(self, placements: Sequence[Placement]) -> None:
+    def evict(self, evictions: Sequence[Eviction], nominations: Sequence[Placement]) -> None:
+        if self._evictor is not None:
+            self._evictor.submit(evictions, nominations)
+
+    def give_up(self, placements: Sequence[Placement], evictions: Sequence[Eviction] = ()) -> None:
         for placement in placements:
             self._binder.reject(placement, DECIDE_AGAIN)
+        if self._evictor is not None:
+            self._evictor.give_up(evictions)
 
     async def orders_sent(self) -> None:
         await self._binder.all_sent()

@@ -8,7 +8,7 @@ process is restarted it starts from what the API server says.
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from afflux.control.announcements import Announcements
@@ -37,6 +37,7 @@ from afflux.kube.live.kubernetes_adapter import KubernetesAdapter
 from afflux.kube.live.leader_election import LeaderElection, LeadershipTerm
 from afflux.kube.live.object_refs import ObjectRef
 from afflux.kube.live.pod_conditions import PodConditions
+from afflux.kube.live.pod_evictor import PodEvictor
 from afflux.kube.live.pod_locator import PodLocator
 from afflux.kube.live.pod_notices import PodNotices
 from afflux.kube.live.volume_binder import VolumeBinder
@@ -84,7 +85,7 @@ class Options:
     Without an `election` the process leads from the start. With `cleanup` groups are deleted after
     their deadline, with `cleanup_finished` when they have completed. With `half_bound_seconds` the
     bound pods of a group that has been half-bound for that long are deleted. Without `disks` no
-    profile counts disk bandwidth.
+    profile counts disk bandwidth. If a profile `preempts`, running pods are evicted.
     """
 
     scheduler_names: tuple[str, ...]
@@ -103,6 +104,7 @@ class Options:
     cleanup_finished: bool = False
     half_bound_seconds: float | None = None
     disks: LiveDisks | None = None
+    preempts: bool = False
     when_ledger_away: WhenAway = "wait"
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -182,6 +184,7 @@ class _Process:
             self._half_bound_groups,
             ClusterRelations(options.default_constraints, options.affinity_weight),
             quorum_rules=options.quorum_rules,
+            evicts=options.preempts,
             disks=options.disks.options if options.disks is not None else None,
         )
         self._watchdog = Watchdog(options.serving.stuck_seconds)
@@ -270,6 +273,7 @@ class _Process:
             pre_binder=volume_binder,
             annotations=reserver.annotations if reserver is not None else no_annotations,
         )
+        evictor = self._evictor(remaining_seconds)
         adapter = KubernetesAdapter(
             self._reader,
             volume_binder,
@@ -277,6 +281,7 @@ class _Process:
             PodLocator(self._api, self._reader),
             half_bound_circles=self._half_bound_circles(),
             disk_reserver=reserver,
+            evictor=evictor,
             needed=self._stores,
         )
         loop = ControlLoop(
@@ -289,6 +294,8 @@ class _Process:
             ledger_writer=ledger_writer,
         )
         background = [binder.run()]
+        if evictor is not None:
+            background.append(evictor.run())
         if reserver is not None:
             background.append(reserver.run())
         if self._deadlines is not None:
@@ -328,6 +335,17 @@ class _Process:
             await ledger_writer.take_over(cycle, adapter, epoch, self._lease_seconds())
 
         await self._lead_with_ledger(ledger_writer, [*background, loop.run(begin)])
+
+    def _evictor(self, remaining_seconds: Callable[[], float | None]) -> PodEvictor | None:
+        if not self._options.preempts:
+            return None
+        return PodEvictor(
+            self._api,
+            self._reader,
+            self._recorder,
+            remaining_seconds=remaining_seconds,
+            on_evicted=self._metrics.preempted,
+        )
 
     def _half_bound_circles(self) -> HalfBoundCircles | None:
         if self._half_bound_groups is None:

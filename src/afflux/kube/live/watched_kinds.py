@@ -80,6 +80,8 @@ def required_kinds(reader: ClusterReader, *, default_constraints: bool) -> list[
             f"{_APPS}/replicasets": objects.ReplicaSet,
             f"{_APPS}/statefulsets": objects.StatefulSet,
         }
+    if objects.PodDisruptionBudget in reader.stores:
+        kinds["/apis/policy/v1/poddisruptionbudgets"] = objects.PodDisruptionBudget
     essences = {"/api/v1/pods": essence}
     return [
         WatchedKind(Collection(path, kind, essence=essences.get(path)), reader.stores[kind])

@@ -17,12 +17,14 @@ from typing import Any
 from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import (
     Event,
+    EvictionFailed,
     GroupReady,
     GroupWithdrawn,
     MachineGone,
     MachineSet,
     NamespaceSet,
     TaskEnded,
+    TaskNominated,
     TaskRuns,
 )
 from afflux.groups.entries import MemberEntry
@@ -217,6 +219,11 @@ class ClusterReader:
                 self._refusal_counts[name] = self.bind_refusals(name) + 1
         self.changes.put(("pod", name))
 
+    def eviction_failed(self, task_id: str) -> None:
+        """A pod that was to be evicted stays."""
+        self._events.append(EvictionFailed(task_id))
+        self.changes.put(("cycle", ""))
+
     def is_assumed(self, name: str) -> bool:
         """Whether the pod counts on a node to which no watch has said that it is bound."""
         known = self._tracked.get(name)
@@ -410,7 +417,10 @@ class ClusterReader:
             # The watch is behind the assumption; the result of the bind decides.
             pass
         elif not self._may_start(pod):
-            if known is not None:
+            node = self._node_of_others_nominated(pod)
+            if node is not None:
+                self._sync_nominated(name, pod, node, known)
+            elif known is not None:
                 concerned += self._remove(name)
         else:
             concerned += self.cluster_storage.set_pod(name, pod)
@@ -462,6 +472,25 @@ class ClusterReader:
                 return known.disks
         return self.cluster_disks.given(pod, found, node)
 
+    def _node_of_others_nominated(self, pod: objects.Pod) -> str | None:
+        """The node for which another scheduler has nominated a pod: its victims leave there."""
+        if self._evictable is None or self.is_ours(pod) or pod.metadata.deletion_timestamp:
+            return None
+        return (pod.status and pod.status.nominated_node_name) or None
+
+    def _sync_nominated(
+        self, name: str, pod: objects.Pod, node: str, known: TrackedPod | None
+    ) -> None:
+        """The pod counts on its node, so that no other pod takes the place."""
+        try:
+            now = TrackedPod(task(pod, self._pod_context), node)
+        except Exception as error:
+            _log.error("pod %s cannot be counted: %s", name, self._on_invalid("pod", name, error))
+            return
+        if known != now:
+            self._events.append(_runs(now, node))
+            self._track(name, now)
+
     def _expected_end(self, pod: objects.Pod, known: TrackedPod | None) -> float | None:
         """When a pod on a node is expected to end. Until its start time is known, the run time
         counts from when the pod was first seen on the node."""
@@ -482,6 +511,9 @@ class ClusterReader:
     def _sync_pending(self, name: str, pod: objects.Pod) -> None:
         self._relations.watch(name, pod)
         found = self._pending_task(name, pod)
+        nominated = pod.status and pod.status.nominated_node_name
+        if self._evictable is not None and nominated and name not in self._tracked:
+            self._events.append(TaskNominated(found.id, nominated))
         self._track(name, TrackedPod(found))
         self.register.set(member(pod, found, self._pod_groups), self._now_seconds)
         if not found.blocked and claim_references(pod) and (group := claimed_group(pod)):
