@@ -22,6 +22,7 @@ from afflux.cycle.event_intake import ResyncRequest
 from afflux.cycle.events import Event, GroupReady, GroupWithdrawn
 from afflux.cycle.loop import Outcome
 from afflux.groups.register import GroupRegister
+from afflux.model.eviction import Eviction
 from afflux.model.placement import Placement
 from afflux.model.task import Task
 from afflux.rpc.service_cluster import ServiceCluster
@@ -137,8 +138,6 @@ class ServiceAdapter:
     def assume(self, outcome: Outcome) -> None:
         for each in outcome.placements:
             self._register.sent(each.task.id, each.machine)
-        for each in outcome.evictions:
-            self._cluster.evict(each.task.id)
 
     async def reserve(self, outcome: Outcome) -> Sequence[Placement]:
         """The cluster has nothing to agree to."""
@@ -158,10 +157,20 @@ class ServiceAdapter:
                 refused.append(each)
         self.give_up(refused)
 
-    def give_up(self, placements: Sequence[Placement]) -> None:
+    def evict(
+        self,
+        evictions: Sequence[Eviction],
+        nominations: Sequence[Placement],  # noqa: ARG002  the status of their tasks names them
+    ) -> None:
+        for each in evictions:
+            self._cluster.evict(each.task.id)
+
+    def give_up(self, placements: Sequence[Placement], evictions: Sequence[Eviction] = ()) -> None:
         for each in placements:
             self._register.not_bound(each.task.id)
             self._cluster.not_placed(each)
+        for each in evictions:
+            self._cluster.not_evicted(each.task.id)
 
     async def orders_sent(self) -> None:
         """Orders take effect at once."""

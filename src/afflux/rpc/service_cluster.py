@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from time import time
 
-from afflux.cycle.events import Event, MachineGone, MachineSet, TaskEnded
+from afflux.cycle.events import Event, EvictionFailed, MachineGone, MachineSet, TaskEnded
 from afflux.groups.member import Member
 from afflux.groups.states import EndReason
 from afflux.model.placement import Placement
@@ -353,6 +353,10 @@ class ServiceCluster:
         if known is not None and known.machine:
             known.is_evicted = True
             self._tell_again(known)
+
+    def not_evicted(self, task_id: str) -> None:
+        """The eviction is void."""
+        self._report(EvictionFailed(task_id))
 
     def take_untold(self) -> list[Delta]:
         """The decisions that no client was told since they were made; tasks that end come first."""
