@@ -83,6 +83,7 @@ def test_the_configuration_in_effect_is_shown(afflux: Scheduler) -> None:
             "schedulerName": "afflux",
             "policies": [{"name": "cpu-memory", "weight": 1, "args": {}}],
             "topologySpread": {"defaultingType": "System", "defaultConstraints": []},
+            "preemption": {"enabled": True},
         }
     ]
     assert shown["clientConnection"]["qps"] == 0  # a default

@@ -27,6 +27,7 @@ from afflux.config.schema import (
     Ledger,
     PodAffinity,
     PolicySettings,
+    Preemption,
     ProfileFields,
     QueueFields,
     QueueLimits,
@@ -108,6 +109,11 @@ class Profile:
 
     scheduler_name: str
     settings: SchedulerSettings
+
+    @property
+    def preempts(self) -> bool:
+        """Whether running pods of a cluster are evicted for waiting ones of this profile."""
+        return self.settings.preempts is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +199,10 @@ def effective_configuration(configuration: Configuration) -> dict[str, object]:
         policies=configuration.settings.policies,
         profiles=tuple(
             ProfileFields(
-                profile.scheduler_name, profile.settings.policies, profile.settings.topology_spread
+                profile.scheduler_name,
+                profile.settings.policies,
+                profile.settings.topology_spread,
+                Preemption(profile.preempts),
             )
             for profile in configuration.profiles
         ),
