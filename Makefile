@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-ledger bench-service bench-disk-io conformance example-normaliser proto fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-preempt bench-ledger bench-service bench-disk-io conformance example-normaliser proto fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -75,6 +75,9 @@ bench-constraints: setup-dev ## Constraints between pods: the core alone, then b
 	    zone-spread preferred-anti-affinity services --schedulers afflux kube-scheduler null \
 	    --json docs/benchmarks/constraints.json || failed=1; \
 	$(RUN)/python -m bench.kube --write-docs docs/benchmarks/constraints.json; exit $${failed:-0}
+
+bench-preempt: setup-dev ## Preemption on a full cluster, beside kube-scheduler (ten minutes, a quiet machine)
+	@$(RUN)/python -m bench.preemption
 
 bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json

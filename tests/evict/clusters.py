@@ -10,6 +10,8 @@ from afflux.model.relations import TaskLabels
 from afflux.model.task import Shape, Task
 from afflux.model.waiting_group import WaitingGroup
 from afflux.network.pricing import Pricing
+from afflux.plan.check_evictions import check_evictions, needed_evictions
+from afflux.plan.plan import Plan
 from afflux.plan.round import plan_round
 from afflux.policies.cpu_memory import CpuMemory
 from afflux.policies.policy import Weighted
@@ -41,10 +43,24 @@ def run(
 def decide(
     state: State, *queue: WaitingGroup, allowed: Mapping[str, int] | None = None
 ) -> Preemption:
-    """What is evicted for these groups, if no strategy holds them back."""
+    """What is evicted for these groups, if no strategy holds them back; checked."""
     pricing = Pricing(state, constraints(), [Weighted(CpuMemory())])
-    started = plan_round(state, pricing, queue).placements
-    return preempt(state, pricing, CandidatesReader(state), queue, started, allowed=allowed or {})
+    started = plan_round(state, pricing, queue)
+    found = preempt(
+        state, pricing, CandidatesReader(state), queue, started.placements, allowed=allowed or {}
+    )
+    plan = Plan(
+        found.placements,
+        found.started,
+        evictions=found.evictions,
+        nominated=found.groups,
+        nominations=found.nominations,
+        overruns=found.overruns,
+    )
+    if found.evictions:
+        check_evictions(state, plan, allowed or {})
+        assert needed_evictions(state, plan) == found.evictions
+    return found
 
 
 def victims(found: Preemption) -> list[str]:

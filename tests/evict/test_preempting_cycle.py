@@ -1,5 +1,7 @@
 """Preemption from cycle to cycle: nominations, grace periods, and what ends them."""
 
+from dataclasses import replace
+
 import pytest
 
 from afflux.admit.strategies import Strategy, easy, fcfs, flow
@@ -137,6 +139,24 @@ def test_budgets_are_those_of_the_last_report():
     assert evicted(outcome) == ["b"]
     again = Cluster("m", "n")
     assert evicted(again.run(BudgetSet("pdb", 1), protected, other, waits("high", 9))) == ["a"]
+
+
+def test_victims_that_end_and_places_that_are_held_make_room_in_thought():
+    """Once they are being deleted, victims have no eviction terms any more."""
+    cluster = Cluster("m", "n", cpu=10)
+    lower = [cluster.runs(f"low{n}", "mn"[n % 2], cpu=1) for n in range(20)]
+    cluster.run(*lower)
+    gone: set[str] = set()
+    for number in range(20):
+        outcome = cluster.run(waits(f"mid{number}", 50, shape(cpu=1)), now=number)
+        assert len(outcome.evictions) == 1
+        gone |= {each.task.id for each in outcome.evictions}
+        ending = (each for each in lower if each.task.id in gone)
+        cluster.run(*(replace(each, until_seconds=90.0, terms=None) for each in ending))
+    assert len(gone) == 20
+    outcome = cluster.run(*(waits(f"top{n}", 99, shape(cpu=1)) for n in range(10)), now=30.0)
+    assert not outcome.evictions
+    assert {f"top{n}.0" for n in range(10)} <= nominated(outcome).keys()
 
 
 def test_a_gang_displaces_two_smaller_gangs():

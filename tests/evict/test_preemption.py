@@ -149,6 +149,14 @@ def test_a_gang_that_runs_leaves_as_a_whole_or_stays():
     assert victims(decide(state, two)) == ["g.0", "g.1"]
 
 
+def test_a_gang_on_one_machine_leaves_as_a_whole_for_a_single_task():
+    state = State([machine("a", cpu=4)])
+    for name in ("g.0", "g.1"):
+        run(state, name, "a", shape(cpu=2), 0, group="g")
+    found = decide(state, group("high", shape(cpu=2), priority=9))
+    assert victims(found) == ["g.0", "g.1"]
+
+
 def test_a_gang_with_a_member_of_higher_priority_stays():
     state = State([machine("a", cpu=2), machine("b", cpu=2)])
     run(state, "g.0", "a", shape(cpu=2), 0, group="g")

@@ -177,3 +177,31 @@ def test_a_preemptor_whose_node_is_lost_goes_elsewhere(cluster: ControlPlane) ->
         _release(cluster, name)
     left = next(node for node in nodes if node != where["first"])
     assert wait_placed(cluster, "critical")["critical"] == left
+
+
+def test_higher_pods_take_the_places_that_are_held_for_others(cluster: ControlPlane) -> None:
+    cluster.create_nodes(4, cpu="10", pods=110)
+    slow = {"testbed.afflux.dev/stop-seconds": "25"}
+    lower = [
+        pod(f"low-{n}", cpu="1", terminationGracePeriodSeconds=60, annotations=slow)
+        for n in range(40)
+    ]
+    create(cluster, *lower)
+    wait_placed(cluster, *(f"low-{n}" for n in range(40)))
+    create(cluster, *(high(f"middle-{n}", cpu="1") for n in range(40)))
+    cluster.wait_until(
+        lambda: all(is_being_deleted(cluster, f"low-{n}") for n in range(40)), "40 evictions", 15
+    )
+    create(cluster, *(high(f"top-{n}", cpu="1", of="higher") for n in range(20)))
+    cluster.wait_until(
+        lambda: all(
+            "nominatedNodeName" in cluster.pod(f"top-{n}").get("status", {}) for n in range(20)
+        ),
+        "the nominations",
+        15,
+    )
+    wait_placed(cluster, *(f"top-{n}" for n in range(20)))
+    cluster.wait_until(
+        lambda: sum(bool(e["spec"].get("nodeName")) for e in cluster.pods("default")) == 40,
+        "as many as fit",
+    )

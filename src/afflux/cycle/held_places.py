@@ -65,7 +65,7 @@ def hold_places(
             continue
         wanted = [(task, each) for task, each in zip(group.tasks, where, strict=True)]
         current = [Placement(task, each.machine, each.devices) for task, each in wanted]
-        terms = EvictionTerms(group.key, group.priority, whole_group=True)
+        terms = EvictionTerms(group.key, group.priority, whole_group=group.is_gang)
         ends = expected_end(group, now_seconds)
         started = _enter(now, pricing.on(now), current, ends, terms)
         if started is not None:

@@ -74,6 +74,11 @@ class Optimiser:
         self._rotation = DepthRotation(self._inputs.feasibility)
 
     @property
+    def admits_all(self) -> bool:
+        """Whether every group may start for which there is room."""
+        return all(strategy is flow and rules.depth is None for rules, strategy in self._queues)
+
+    @property
     def pricing(self) -> Pricing:
         """The prices for the state that this was made for."""
         return self._pricing
@@ -90,7 +95,7 @@ class Optimiser:
     ) -> Decision:
         """The best plan found for the groups that the strategies admit. The state is the one that
         this was made for, or an overlay of it."""
-        if all(strategy is flow and rules.depth is None for rules, strategy in self._queues):
+        if self.admits_all:
             plan = self._plan(state, queue)
             return Decision(
                 plan,

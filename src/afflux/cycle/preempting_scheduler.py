@@ -12,6 +12,7 @@ from afflux.cluster.state import State
 from afflux.cycle.decision import Decision
 from afflux.cycle.held_places import HeldPlaces, expected_end, hold_places
 from afflux.cycle.optimiser import Optimiser
+from afflux.evict.budgets import overruns, usage_of
 from afflux.evict.candidates import CandidatesReader
 from afflux.evict.preemption import NO_PREEMPTION, Preemption, preempt
 from afflux.model.eviction import Eviction
@@ -19,6 +20,7 @@ from afflux.model.placement import Placement
 from afflux.model.reservation import NO_RESERVATIONS, Reservation, StandingReservations
 from afflux.model.task import Shape
 from afflux.model.waiting_group import WaitingGroup
+from afflux.plan.check_evictions import needed_evictions
 from afflux.policies.policy import Policy
 
 
@@ -61,14 +63,19 @@ class PreemptingScheduler:
             allowed=state.disruptions_allowed,
             ending=earlier.ending,
         )
+        if not found.groups:
+            return _with_reservations(_composed(decided, places, found, ()), earlier, now_seconds)
+        if not self._inner.admits_all:
+            # Which of them start is for the strategies to say.
+            found = replace(found, started=(), placements=())
         evictions = self._real_evictions(places, found)
-        if found.groups:
-            new = {group.key for group in found.groups}
-            world = _after_decision(places.state, found, now_seconds)
-            others = [group for group in others if group.key not in new]
-            earlier = replace(earlier, as_expected=False)
-            decided = self._inner.decide(world, others, now_seconds, earlier)
+        new = {group.key for group in (*found.groups, *found.started)}
+        world = _after_decision(places.state, found, now_seconds)
+        others = [group for group in others if group.key not in new]
+        earlier = replace(earlier, as_expected=False)
+        decided = self._inner.decide(world, others, now_seconds, earlier)
         decided = _composed(decided, places, found, evictions)
+        decided = _with_needed_evictions(state, decided, earlier)
         return _with_reservations(decided, earlier, now_seconds)
 
     def _may(self, group: WaitingGroup) -> bool:
@@ -96,12 +103,10 @@ def _after_decision(state: State, found: Preemption, now_seconds: float) -> Stat
     for each in found.evictions:
         end_after_grace(world, each, now_seconds)
     grace = max((each.grace_seconds for each in found.evictions), default=0.0)
-    ends = {
-        task.id: expected_end(group, now_seconds + grace)
-        for group in found.groups
-        for task in group.tasks
-    }
-    for each in found.nominations:
+    starts = [(group, now_seconds + grace) for group in found.groups]
+    starts += [(group, now_seconds) for group in found.started]
+    ends = {task.id: expected_end(group, at) for group, at in starts for task in group.tasks}
+    for each in (*found.nominations, *found.placements):
         world.place(each.task, each.machine, each.devices, ends[each.task.id])
     return world
 
@@ -127,8 +132,12 @@ def _composed(
     starting, held = list(places.starting.values()), list(places.held.values())
     plan = replace(
         decided.plan,
-        placements=(*_all(at for _, at in starting), *decided.plan.placements),
-        placed=(*(group for group, _ in starting), *decided.plan.placed),
+        placements=(
+            *_all(at for _, at in starting),
+            *found.placements,
+            *decided.plan.placements,
+        ),
+        placed=(*(group for group, _ in starting), *found.started, *decided.plan.placed),
         evictions=evictions,
         nominated=(*(group for group, _ in held), *found.groups),
         nominations=(*_all(at for _, at in held), *found.nominations),
@@ -137,6 +146,23 @@ def _composed(
     # A place that was taken from another group may be free already.
     is_pending = decided.rotation_pending or len(evictions) < len(found.evictions)
     return replace(decided, plan=plan, rotation_pending=is_pending)
+
+
+def _with_needed_evictions(
+    state: State, decided: Decision, earlier: StandingReservations
+) -> Decision:
+    """Without the evictions for which there is no need any more, because others than expected
+    start."""
+    evictions = needed_evictions(state, decided.plan, earlier.ending)
+    terms = [state.placed_task(each.task.id) for each in evictions]
+    names = (name for held in terms if held and held.terms for name in held.terms.budgets)
+    plan = replace(
+        decided.plan,
+        evictions=evictions,
+        overruns=overruns(usage_of(names), state.disruptions_allowed),
+    )
+    fewer = len(evictions) < len(decided.plan.evictions)
+    return replace(decided, plan=plan, rotation_pending=decided.rotation_pending or fewer)
 
 
 def _with_reservations(

@@ -45,12 +45,15 @@ MAX_RELATED_SEARCHES = 32
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The evictions, the groups that wait for their victims to end, and their places. `overruns`
-    has, by budget, the victims beyond what it allows."""
+    """The evictions, the groups that wait for their victims to end, and their places; and the
+    groups of the same levels that start at once. `overruns` has, by budget, the victims beyond what
+    it allows."""
 
     evictions: tuple[Eviction, ...] = ()
     groups: tuple[WaitingGroup, ...] = ()
     nominations: tuple[Placement, ...] = ()
+    started: tuple[WaitingGroup, ...] = ()
+    placements: tuple[Placement, ...] = ()
     overruns: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -83,7 +86,8 @@ def preempt(
         return NO_PREEMPTION
     classes = GroupClasses(state.relations, queue)
     # One after the other, so that only groups that can gain cost more than this.
-    gainers = _gainers(state, pricing, reader, waiting, classes)
+    later = _without(state, ending)
+    gainers = _gainers(later, pricing.on(later), reader, waiting, classes=classes, ending=ending)
     if not gainers:
         return NO_PREEMPTION
     search = _Search(state, pricing, reader, classes, allowed=allowed, ending=ending)
@@ -104,6 +108,16 @@ def preempt(
     return search.result()
 
 
+def _without(state: State, ending: Collection[str]) -> State:
+    """The state once these tasks have ended."""
+    if not ending:
+        return state
+    later = state.overlay()
+    for task_id in ending:
+        later.remove(task_id)
+    return later
+
+
 def _may_preempt(group: WaitingGroup, lowest: int, where: Mapping[str, Placement]) -> bool:
     return (
         group.may_preempt
@@ -122,14 +136,17 @@ def _gainers(
     pricing: Pricing,
     reader: CandidatesReader,
     groups: Iterable[WaitingGroup],
+    *,
     classes: GroupClasses,
+    ending: Collection[str],
 ) -> list[WaitingGroup]:
-    """The groups for which there would be room for each class if all candidates left."""
+    """The groups for which there would be room for each class if all candidates left, in a state
+    without the tasks that are `ending`."""
     found: list[WaitingGroup] = []
     for priority, level in groupby(
         sorted(groups, key=lambda group: -group.priority), key=lambda group: group.priority
     ):
-        evictable = reader.below(priority, (), {})
+        evictable = reader.below(priority, ending, {})
         known: dict[ClassCounts, bool] = {}
         for group in level:
             counts = classes.of(group)
@@ -157,9 +174,7 @@ class _Search:
         self._classes = classes
         self._allowed = dict(allowed)
         self._now = state.overlay()
-        self._after = state.overlay()
-        for task_id in ending:
-            self._after.remove(task_id)
+        self._after = _without(state, ending).overlay()
         self._now_prices = pricing.on(self._now)
         self._after_prices = pricing.on(self._after)
         self._gone = set(ending)
@@ -169,6 +184,8 @@ class _Search:
         self._searches_left = MAX_RELATED_SEARCHES
         self._groups: list[WaitingGroup] = []
         self._nominations: list[Placement] = []
+        self._started: list[WaitingGroup] = []
+        self._placements: list[Placement] = []
 
     def start(self, placements: Iterable[Placement]) -> None:
         """These tasks start at once."""
@@ -214,6 +231,8 @@ class _Search:
             tuple(self._evictions),
             tuple(self._groups),
             tuple(self._nominations),
+            tuple(self._started),
+            tuple(self._placements),
             overruns(usage_of(names), self._allowed),
         )
 
@@ -271,32 +290,44 @@ class _Search:
     def _enter(self, group: WaitingGroup, rows: Sequence[int]) -> bool:
         """The group starts at once if all of it fits now, otherwise it is nominated. Returns
         whether it fits at all: the account has the last word."""
-        entered: list[Placement] = []
-        for task, row in zip(group.tasks, rows, strict=True):
-            if not self._fits(self._after, self._after_prices, group, task, row):
-                for each in entered:
-                    self._after.remove(each.task.id)
-                return False
-            name = self._after.name_of(row)
-            devices = chosen_devices(self._after, task, row)
-            self._after.place(task, name, devices)
-            entered.append(Placement(task, name, devices))
-        started: list[str] = []
-        for each in entered:
-            row = self._now.rows[each.machine]
-            if not self._fits(self._now, self._now_prices, group, each.task, row):
-                break
-            self._now.place(each.task, each.machine)
-            started.append(each.task.id)
-        if len(started) == len(entered):
-            return True
-        for task_id in started:
-            self._now.remove(task_id)
-        for each in entered:
+        where = list(zip(group.tasks, rows, strict=True))
+        at_once = self._place_all(self._now, self._now_prices, group, where)
+        if at_once is not None:
+            devices = {each.task.id: each.devices for each in at_once}
+            if self._place_all(self._after, self._after_prices, group, where, devices) is not None:
+                self._started.append(group)
+                self._placements += at_once
+                return True
+            for each in at_once:
+                self._now.remove(each.task.id)
+        later = self._place_all(self._after, self._after_prices, group, where)
+        if later is None:
+            return False
+        for each in later:
             self._now.place(each.task, each.machine, each.devices)
         self._groups.append(group)
-        self._nominations += entered
+        self._nominations += later
         return True
+
+    def _place_all(
+        self,
+        state: State,
+        prices: Pricing,
+        group: WaitingGroup,
+        where: Iterable[tuple[Task, int]],
+        devices: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> list[Placement] | None:
+        """Place all tasks of a group, on these devices if given; None if one does not fit."""
+        entered: list[Placement] = []
+        for task, row in where:
+            if not self._fits(state, prices, group, task, row):
+                for each in entered:
+                    state.remove(each.task.id)
+                return None
+            own = chosen_devices(state, task, row) if devices is None else devices[task.id]
+            entered.append(Placement(task, state.name_of(row), own))
+            state.place(task, entered[-1].machine, own)
+        return entered
 
     def _needs_trials(self, group: WaitingGroup) -> bool:
         """Whether more than amounts and devices decide whether a machine takes a task: constraints

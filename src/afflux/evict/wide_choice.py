@@ -289,24 +289,41 @@ def _solved_again(problem: LevelProblem, choice: Choice, numbers: Sequence[int])
 
 
 def _with_whole_groups(problem: LevelProblem, begin: Choice, best: Choice) -> Choice:
-    """Tries to let groups leave that only leave as a whole, the lightest first, one more each time
-    that this is better."""
-    members = sorted(
-        problem.whole.values(), key=lambda group: sum(victim.weight for _, victim in group)
-    )
-    leaving: dict[int, list[Victim]] = {}
-    for group in members[:MAX_WHOLE_GROUPS]:
-        more = {number: list(gone) for number, gone in leaving.items()}
-        for number, victim in group:
-            more.setdefault(number, []).append(victim)
-        sites = [site.without(more.get(n, ())) for n, site in enumerate(problem.sites)]
-        rest = replace(problem, sites=sites, whole={})
-        found = _greedy(rest, begin, problem.limits()[-1], dearest_first=False)
-        victims = {
-            number: (*more.get(number, ()), *found.victims.get(number, ()))
-            for number in {*more, *found.victims}
-        }
-        whole = replace(found, victims=victims)
-        if whole.key(problem) < best.key(problem):
-            best, leaving = whole, more
+    """Lets groups leave that only leave as a whole, if tasks have no place otherwise: one more at a
+    time, the lightest first; then those stay again that are not needed."""
+    if not best.key(problem)[0]:
+        return best
+    weights = {
+        key: sum(victim.weight for _, victim in members) for key, members in problem.whole.items()
+    }
+    leaving: list[str] = []
+    needed: list[str] = []
+    for key in sorted(weights, key=lambda key: weights[key])[:MAX_WHOLE_GROUPS]:
+        leaving.append(key)
+        found = _greedy_without(problem, begin, leaving)
+        if found.key(problem) < best.key(problem):
+            best, needed = found, leaving.copy()
+        if not best.key(problem)[0]:
+            break
+    for key in sorted(needed, key=lambda key: -weights[key]):
+        fewer = [each for each in needed if each != key]
+        found = _greedy_without(problem, begin, fewer)
+        if found.key(problem) < best.key(problem):
+            best, needed = found, fewer
     return best
+
+
+def _greedy_without(problem: LevelProblem, begin: Choice, gone: Sequence[str]) -> Choice:
+    """A greedy choice in which these groups leave as a whole."""
+    leaving: dict[int, list[Victim]] = {}
+    for key in gone:
+        for number, victim in problem.whole[key]:
+            leaving.setdefault(number, []).append(victim)
+    sites = [site.without(leaving.get(n, ())) for n, site in enumerate(problem.sites)]
+    rest = replace(problem, sites=sites, whole={})
+    found = _greedy(rest, begin, problem.limits()[-1], dearest_first=False)
+    victims = {
+        number: (*leaving.get(number, ()), *found.victims.get(number, ()))
+        for number in {*leaving, *found.victims}
+    }
+    return replace(found, victims=victims)

@@ -5,13 +5,14 @@ victims were possible is not checked here: the oracle of the tests knows that.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from afflux.cluster.state import PlacedTask, State
 from afflux.model.eviction import Eviction, EvictionCause
 from afflux.model.eviction_terms import EvictionTerms
 from afflux.model.implied_resources import capacity_of
 from afflux.model.placement import Placement
+from afflux.model.task import Task
 from afflux.plan.check import PlanError, check_complete, check_plan
 from afflux.plan.check_relations import find_refused
 from afflux.plan.plan import Plan
@@ -87,50 +88,97 @@ def _check_whole_groups(
                 raise PlanError(f"group {held.terms.group} is evicted only in part")
 
 
+def needed_evictions(
+    state: State, plan: Plan, ending: Collection[str] = ()
+) -> tuple[Eviction, ...]:
+    """The evictions of a plan without those that are not needed for it: the victim, or the whole
+    group that would leave, could stay beside all tasks of the plan."""
+    after = state.overlay()
+    victims = {each.task.id: _victim(state, each) for each in plan.evictions}
+    for task_id in {*victims, *ending}:
+        after.remove(task_id)
+    new = (*plan.placements, *plan.nominations)
+    kept = dict.fromkeys(victims)
+    units = sorted(
+        _units(victims.values()), key=lambda unit: -max(_terms(h).priority for h in unit)
+    )
+    for unit in units:
+        if could_stay(after, unit, new):
+            for held in unit:
+                del kept[held.task.id]
+                disks = state.disks.disks_of(held.task.id)
+                name = state.name_of(held.row)
+                until, terms = held.until_seconds, held.terms
+                after.place(held.task, name, held.devices, until, disks=disks, terms=terms)
+    return tuple(each for each in plan.evictions if each.task.id in kept)
+
+
+def could_stay(after: State, unit: Sequence[PlacedTask], new: Sequence[Placement]) -> bool:
+    """Whether these victims, which leave together, could stay beside the new tasks."""
+    by_row: dict[int, list[PlacedTask]] = {}
+    for held in unit:
+        by_row.setdefault(held.row, []).append(held)
+    return all(_could_stay(after, row, some, new) for row, some in by_row.items())
+
+
+def _units(victims: Iterable[PlacedTask]) -> list[list[PlacedTask]]:
+    """The victims that leave together or not at all."""
+    together: dict[tuple[bool, str], list[PlacedTask]] = {}
+    for held in victims:
+        terms = _terms(held)
+        key = terms.group if terms.whole_group else held.task.id
+        together.setdefault((terms.whole_group, key), []).append(held)
+    return list(together.values())
+
+
 def _check_needed(
     after: State, victims: Mapping[str, PlacedTask], new: Sequence[Placement]
 ) -> None:
-    """No victim could stay beside the new tasks; of a group that leaves as a whole one could
-    not."""
-    needed_groups: set[str] = set()
-    spare: dict[str, PlacedTask] = {}
-    for task_id, held in victims.items():
-        if not _could_stay(after, held, new):
-            needed_groups.add(_terms(held).group)
-        else:
-            spare[task_id] = held
-    for held in spare.values():
-        terms = _terms(held)
-        if not (terms.whole_group and terms.group in needed_groups):
-            raise PlanError(f"{held.task.name} is evicted, and could stay")
+    """No victim could stay beside the new tasks, and no group that leaves as a whole."""
+    for unit in _units(victims.values()):
+        if could_stay(after, unit, new):
+            raise PlanError(f"{unit[0].task.name} is evicted, and could stay")
 
 
-def _could_stay(after: State, held: PlacedTask, new: Sequence[Placement]) -> bool:
-    name = after.name_of(held.row)
-    machine = after.machine(held.row)
+def _could_stay(
+    after: State, row: int, victims: Sequence[PlacedTask], new: Sequence[Placement]
+) -> bool:
+    """Whether these victims on one machine could all stay beside the new tasks."""
+    name, machine = after.name_of(row), after.machine(row)
     here = [each for each in new if each.machine == name]
-    asked: Counter[str] = Counter()
-    for each in here:
-        asked.update(dict(each.task.shape.requests))
-    uses = dict(held.task.shape.requests)
+    asked = _sums(each.task for each in here)
+    uses = _sums(held.task for held in victims)
     for resource, amount in asked.items():
         there = capacity_of(machine.capacity, resource) if machine else 0
-        if amount and after.used_of(held.row, resource) + amount + uses.get(resource, 0) > there:
+        if amount and after.used_of(row, resource) + amount + uses[resource] > there:
             return False
-    shape = held.task.shape
-    if shape.devices is not None:
-        free = list(after.free_devices[held.row])
-        for each in here:
-            own = each.task.shape.devices
-            for index in each.devices[: own.count] if own is not None else ():
-                free[index] -= own.milli if own is not None else 0
-        if any(free[index] < shape.devices.milli for index in held.devices):
-            return False
-    if any(each.task.shape.disks is not None for each in here) and shape.disks is not None:
+    free = list(after.free_devices[row])
+    for each in here:
+        _take(free, each.task, each.devices)
+    for held in victims:
+        _take(free, held.task, held.devices)
+    if any(left < 0 for left in free):
+        return False
+    if any(each.task.shape.disks is not None for each in here):
         # Whether the disks have room for both depends on which disks the new tasks get.
         return False
     if not after.relations:
         return True
     again = after.overlay()
-    again.place(held.task, name)
+    for held in victims:
+        again.place(held.task, name, held.devices)
     return find_refused(again, new) is None
+
+
+def _sums(tasks: Iterable[Task]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for task in tasks:
+        total.update(dict(task.shape.requests))
+    return total
+
+
+def _take(free: list[int], task: Task, devices: Sequence[int]) -> None:
+    request = task.shape.devices
+    if request is not None:
+        for index in devices[: request.count]:
+            free[index] -= request.milli
