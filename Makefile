@@ -90,7 +90,7 @@ bench-disk-io: setup-dev ## What neighbours on disks cost tasks, and what the re
 	$(RUN)/python -m bench.disk_io.statuses --json docs/benchmarks/disk-io.json
 
 conformance: setup-dev ## Kubernetes' own scheduling specs, with kube-scheduler and with afflux (an hour)
-	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=26
+	@$(RUN)/python -m bench.conformance --at-least kube-scheduler=35 afflux=35
 
 example-normaliser: $(UV) ## Build the WebAssembly module of docs/examples/normaliser from its C source
 	@$(UV) run --quiet --no-project --isolated --with ziglang==$(ZIG_VERSION) --python $(PYTHON) \

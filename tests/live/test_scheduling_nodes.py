@@ -142,7 +142,8 @@ def test_the_room_of_a_finished_pod_is_used_at_once(cluster: ControlPlane) -> No
 def test_the_room_of_a_deleted_pod_goes_to_the_highest_priority(cluster: ControlPlane) -> None:
     cluster.create_nodes(1, cpu="1")
     cluster.kubectl("create", "priorityclass", "urgent", "--value=1000")
-    create(cluster, pod("old", cpu="1"))
+    # As urgent, so that it is not evicted.
+    create(cluster, pod("old", cpu="1", priorityClassName="urgent"))
     wait_placed(cluster, "old")
     create(cluster, pod("usual", cpu="1"), pod("urgent", cpu="1", priorityClassName="urgent"))
     wait_for_reason(cluster, "usual", "Insufficient cpu")
