@@ -51,6 +51,6 @@ ENV PATH=/opt/afflux/bin:$PATH \
 RUN echo 'afflux:x:65532:65532:afflux:/:/usr/sbin/nologin' >> /etc/passwd
 WORKDIR /
 USER 65532:65532
-EXPOSE 10251
+EXPOSE 10251 9090
 ENTRYPOINT ["afflux"]
 CMD ["run"]

@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-preempt bench-ledger bench-disk-io conformance example-normaliser fmt setup setup-dev tools clean
+.PHONY: help demo picture testbed test test-long quick explore lint rust pytest bench bench-solver bench-kube bench-constraints bench-preempt bench-ledger bench-service bench-disk-io conformance example-normaliser proto fmt setup setup-dev tools clean
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -82,6 +82,9 @@ bench-preempt: setup-dev ## Preemption on a full cluster, beside kube-scheduler 
 bench-ledger: setup-dev ## What a ledger costs: queueing 100,000 pods, its share of a cycle
 	$(RUN)/python -m bench.ledger --json docs/benchmarks/ledger.json
 
+bench-service: setup-dev ## The gRPC service: submissions a second, a schedule beside the bare cycle
+	$(RUN)/python -m bench.service --json docs/benchmarks/service.json
+
 bench-disk-io: setup-dev ## What neighbours on disks cost tasks, and what the reports of disks cost the scheduler
 	$(RUN)/python -m bench.disk_io.simulation --plot docs/pictures/disk-throughput.svg
 	$(RUN)/python -m bench.disk_io.statuses --json docs/benchmarks/disk-io.json
@@ -95,6 +98,10 @@ example-normaliser: $(UV) ## Build the WebAssembly module of docs/examples/norma
 	    -nostdlib -Wl,--no-entry -Wl,--strip-all -Wl,-z,stack-size=8192 \
 	    -o $(NORMALISER) docs/examples/normaliser/normaliser.c
 	@cd $(dir $(NORMALISER)) && sha256sum $(notdir $(NORMALISER)) > $(notdir $(NORMALISER)).sha256
+
+proto: setup-dev ## Generate the Python files of the protobuf messages
+	@$(RUN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src \
+	    $(sort $(wildcard src/afflux/rpc/proto/*/*.proto))
 
 fmt: setup-dev ## Format everything
 	$(RUN)/ruff check --fix --quiet src tests bench testbed

@@ -162,7 +162,8 @@ def _started(plane: ControlPlane) -> int:
 
 
 def _app(pod: Manifest) -> str | None:
-    return (pod["metadata"].get("labels") or {}).get("app")
+    labels: dict[str, str] = pod["metadata"].get("labels") or {}
+    return labels.get("app")
 
 
 if __name__ == "__main__":

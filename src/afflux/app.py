@@ -18,7 +18,6 @@ from afflux.config import (
     LeaderElection,
     Ledger,
     PolicySettings,
-    Profile,
     SchedulerSettings,
     effective_configuration,
     parse_scheduler_spec,
@@ -115,7 +114,7 @@ def run_in_kubernetes(
     client_config = in_cluster() if path is None and context is None else None
     if client_config is None:
         client_config = read_kubeconfig(path, context)
-    preempting = [each.scheduler_name for each in configuration.profiles if _preempts(each)]
+    preempting = [each.scheduler_name for each in configuration.profiles if each.preempts]
     scheduler = PreemptingScheduler(state, optimiser, preempting) if preempting else optimiser
     cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
 
@@ -141,6 +140,81 @@ def run_in_kubernetes(
     except* (LostLeaseError, DeposedError) as group:
         lost = group.exceptions[0]
     return str(lost) if lost else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAddress:
+    """Where the service listens, how clients have to show what they are, and the file in which its
+    state survives."""
+
+    listen: str
+    insecure: bool = False
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+    token_file: str = ""
+    state_file: str = ""
+
+
+def serve(
+    configuration: Configuration, settings: SchedulerSettings, address: ServiceAddress
+) -> str | None:
+    """Schedules what clients submit until stopped. Returns why it had to stop, None if it was
+    stopped. Only a ledger that the configuration names is used: there is no cluster from which a
+    default directory could be derived."""
+    from afflux.cycle.interfaces import DeposedError
+    from afflux.rpc.process import PageOptions, ServiceOptions
+    from afflux.rpc.process import serve as serve_clients
+    from afflux.rpc.server_security import SecurityOptions, listen_address
+
+    state = State()
+    scheduler: Scheduler
+    scheduler = optimiser = Optimiser(state, _queues(settings), constraints(), _policies(settings))
+    if settings.preempts is not False:
+        scheduler = PreemptingScheduler(state, optimiser, [""])
+    cycle = Cycle(state, scheduler, isolates_faults=True, tolerance_seconds=1.0)
+    serving = configuration.serving
+    options = ServiceOptions(
+        listen_address(address.listen),
+        SecurityOptions(
+            insecure=address.insecure,
+            cert_file=address.cert_file,
+            key_file=address.key_file,
+            client_ca_file=address.client_ca_file,
+            token_file=address.token_file,
+        ),
+        PageOptions(
+            serving.bind_address,
+            serving.port,
+            serving.cert_file,
+            serving.key_file,
+            serving.stuck_after.seconds,
+        ),
+        state_path=address.state_file,
+        rules={rules.name: rules for rules in settings.queue_rules()},
+        quorum_rules=quorum_rules(settings),
+        when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
+        configuration=effective_configuration(configuration),
+    )
+
+    async def serve_with(database: "AddressSource | None") -> None:
+        if database is None:
+            await serve_clients(cycle, options)
+            return
+        from afflux.ledger.postgres import PostgresLedger
+        from afflux.ledger.retention import Retention
+
+        store = PostgresLedger(database, Retention(configuration.ledger.history_days))
+        await serve_clients(cycle, options, store)
+
+    ledger = configuration.ledger
+    named = ledger if ledger.enabled else Ledger(enabled=False)
+    try:
+        with open_ledger(named) as database, asyncio.Runner() as runner:
+            runner.run(serve_with(database))
+    except DeposedError as error:
+        return str(error)
+    return None
 
 
 def _with_default_directory(
@@ -220,15 +294,10 @@ def _options(configuration: Configuration) -> "Options":
         cleanup_finished=configuration.cleanup.finished,
         half_bound_seconds=half_bound_after.seconds if half_bound_after is not None else None,
         disks=_live_disks(configuration),
-        preempts=any(map(_preempts, configuration.profiles)),
+        preempts=any(each.preempts for each in configuration.profiles),
         when_ledger_away=cast('Literal["wait", "continue"]', configuration.ledger.when_away),
         configuration=effective_configuration(configuration),
     )
-
-
-def _preempts(profile: Profile) -> bool:
-    """Whether running pods of a cluster are evicted for waiting ones of this profile."""
-    return profile.settings.preempts is not False
 
 
 def _live_disks(configuration: Configuration) -> "LiveDisks | None":

@@ -161,6 +161,11 @@ class TestTrials:
             (["--rbps", "20Q"], "argument --rbps: '20Q', expected a quantity such as"),
             (["--wbps", "-1"], "argument --wbps: "),
             (["--blocksize", "4q"], "argument --blocksize: '4q', expected a block size such as 4k"),
+            (
+                ["--blocksize", "3"],
+                "argument --blocksize: '3', expected bytes such as 4k, from 512",
+            ),
+            (["--blocksize", "4k"], "no request, expected --rbps or --wbps of more than 0"),
             (["--rbps", "2P"], f"{MODULE}: estimate_request: "),
         ],
     )

@@ -53,7 +53,7 @@ def test_the_installed_command_is_the_module(cluster: Path) -> None:
     assert done.stdout.decode() == process("place", cluster).out
 
 
-@pytest.mark.parametrize("command", ["simulate", "place", "solve", "diskio"])
+@pytest.mark.parametrize("command", ["serve", "simulate", "place", "solve", "diskio"])
 def test_help_fits_on_a_screen(command: str) -> None:
     answer = process(command, "--help", env={"COLUMNS": "80"})
     assert answer.code == 0

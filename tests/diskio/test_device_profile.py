@@ -84,6 +84,12 @@ def test_a_model_may_be_unknown_if_the_disk_is_named() -> None:
     assert not decoded(model="", devices=["vda"]).is_for("vdb", "")
 
 
+def test_another_kind_of_file_is_refused_as_such() -> None:
+    table = b'{"kind": "DiskCoefficients", "name": "n", "read": {}, "write": {}}'
+    with pytest.raises(InputError, match=r"kind: 'DiskCoefficients', expected DiskProfile$"):
+        decode_profile(table, "p.json")
+
+
 def test_text_that_is_not_json_is_refused() -> None:
     with pytest.raises(InputError, match=r"p\.json: not valid JSON"):
         decode_profile(b"{", "p.json")

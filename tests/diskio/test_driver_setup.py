@@ -106,6 +106,15 @@ def test_a_raw_device_that_is_mounted_is_refused(kernel: FakeKernel) -> None:
         asyncio.run(measure_once(devices, DiskOptions(), raw_device="sda"))
 
 
+def test_a_model_for_another_disk_is_refused_before_anything_is_measured(
+    kernel: FakeKernel,
+) -> None:
+    devices = BlockDevices(kernel.proc, kernel.sys)
+    options = DiskOptions(models={"typo": "v/m"})
+    with pytest.raises(InputError, match=r"^--model: 'typo', expected .+, the disk's id$"):
+        asyncio.run(measure_once(devices, options, raw_device="sda"))
+
+
 def test_without_fio_a_profile_is_asked_for(
     kernel: FakeKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

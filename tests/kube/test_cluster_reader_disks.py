@@ -1,5 +1,6 @@
 """The reader of a cluster whose profile counts disk bandwidth: pods, their disks, and reports."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -37,6 +38,11 @@ class Cluster:
         self._version = 0
 
     def see(self, *manifests: Manifest) -> list[Event]:
+        self.shown(*manifests)
+        return self.reader.take_events(1000.0)
+
+    def shown(self, *manifests: Manifest) -> None:
+        """The watches deliver these objects."""
         kinds: dict[str, tuple[Any, Any]] = {
             "Node": (self.reader.nodes, objects.Node),
             "Pod": (self.reader.pods, objects.Pod),
@@ -47,7 +53,6 @@ class Cluster:
             metadata = each["metadata"] | {"resourceVersion": str(self._version)}
             store, kind = kinds[each["kind"]]
             store.changed(msgspec.json.decode(json.dumps(each | {"metadata": metadata}), type=kind))
-        return self.reader.take_events(1000.0)
 
     def place(self, name: str, disk: int) -> Placement:
         """A waiting pod is placed on a disk of n1."""
@@ -165,3 +170,42 @@ def test_without_the_policy_nothing_counts() -> None:
     shapes = [each.task.shape for each in events if isinstance(each, TaskRuns)]
     assert [shape.disks for shape in shapes] == [None]
     assert cluster.reader.cluster_disks.take_unsettled() == []
+
+
+def test_a_status_wakes_the_cycle_at_once_only_if_a_pod_waits_for_disks() -> None:
+    async def is_awake(reader: ClusterReader) -> bool:
+        waiting = asyncio.create_task(reader.changes.wait())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return waiting.done() or not waiting.cancel()
+
+    async def watch() -> None:
+        cluster = Cluster()
+        cluster.see(node(), disk_info(disks=BOTH))
+        cluster.shown(disk_info(disks={"a": left(900)}))
+        assert not await is_awake(cluster.reader)
+        placement = cluster.place("p", 0)
+        cluster.see()
+        cluster.shown(disk_info(disks={"a": left(800)}))
+        assert not await is_awake(cluster.reader)
+        cluster.reader.forget_assumed(placement)
+        cluster.see()
+        cluster.shown(disk_info(disks={"a": left(900)}))
+        assert await is_awake(cluster.reader)
+
+    asyncio.run(watch())
+
+
+def test_a_disk_that_the_node_does_not_have_is_never_written_into_its_object() -> None:
+    """Otherwise one pod of a tenant could make the object larger than the API server takes."""
+    cluster = Cluster()
+    forged = io_pod("p", bound=True, **{DEVICES: json.dumps({"*": "x" * 200_000})})
+    cluster.see(node(), disk_info(disks=BOTH), forged)
+    found = cluster.reader.cluster_disks.next_write("n1")
+    assert found is not None
+    assert found[1].uids == ("p",)
+    assert found[1].annotation == {RESERVED: "{}"}
+    # The driver answers: nothing more has to be written, and the pod is acknowledged.
+    answered = disk_info(disks=BOTH, reserved=["p"], generation=2, observed=2)
+    assert acknowledged(cluster.see(answered)) == [{"p"}]
+    assert cluster.writes() is None

@@ -1,5 +1,6 @@
 """NodeDiskIOInfo objects become reports by the protocol of generations."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from afflux.kube.disks.disk_reports import (
     DISK_MEASUREMENTS,
     DISK_MODELS,
     MAX_DISKS,
+    MAX_NAME_CHARACTERS,
     UNREADABLE_MODELS,
     Measured,
     measurements,
@@ -145,6 +147,20 @@ def test_disks_beyond_a_number_are_not_used() -> None:
     assert "65 disks, expected at most 64" in watched.told()[0][1]
 
 
+def test_names_of_any_length_are_remembered_nowhere() -> None:
+    watched = Watched()
+    annotations = {DISK_MODELS: json.dumps({"a": "m" * 100_000})}
+    disks = {"a": left(1), "b" * 100_000: left(1)}
+    report = watched.reported(disk_info(disks=disks, annotations=annotations))
+    assert [(disk.id, len(disk.model)) for disk in report.disks] == [("a", MAX_NAME_CHARACTERS)]
+    ((kind, said),) = watched.told()
+    assert kind == "invalid"
+    assert said == (
+        "status.allocatableBandwidth: 1 ids of disks, expected at most 253 characters each; these"
+        " disks are not used"
+    )
+
+
 def test_an_object_without_a_status_reports_nothing() -> None:
     watched = Watched()
     assert watched.see(disk_info()) == []
@@ -272,6 +288,30 @@ def test_of_two_objects_of_one_moment_the_first_by_name_counts() -> None:
     assert report.disks[0].left == same(1)
 
 
+def test_an_object_that_was_created_again_is_the_younger_one() -> None:
+    watched = Watched()
+    days = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]
+    watched.see(
+        disk_info(disks={"a": left(1)}, name="first", creationTimestamp=days[0]),
+        disk_info(disks={"a": left(2)}, name="second", creationTimestamp=days[1]),
+    )
+    again = disk_info(disks={"a": left(3)}, name="first", creationTimestamp=days[2])
+    report = watched.reported(again | {"metadata": again["metadata"] | {"uid": "another"}})
+    assert report.disks[0].left == same(2)
+
+
+def test_of_many_objects_for_one_node_each_that_does_not_count_is_told_once() -> None:
+    watched = Watched()
+    infos = [disk_info(disks={"a": left(n)}, name=f"d{n:03}") for n in range(200)]
+    watched.see(*infos[100:], *infos[:100])
+    watched.see(*infos)
+    told = watched.told()
+    assert [kind for kind, _ in told] == ["duplicate"] * 199
+    report = watched.disks.report("n1")
+    assert report is not None
+    assert report.disks[0].left == same(0)
+
+
 def test_an_object_may_move_to_another_node() -> None:
     watched = Watched()
     watched.see(disk_info("n1", {"a": left(1)}, name="d"))
@@ -345,6 +385,41 @@ def test_a_driver_that_has_nothing_new_writes_an_annotation() -> None:
 def test_a_driver_that_has_never_reported_is_silent_too() -> None:
     watched = Watched()
     watched.see(disk_info())
+    watched.disks.check_silence(watched.now_seconds + 60)
+    assert watched.disks.silent_nodes() == 1
+
+
+def test_many_drivers_that_go_silent_at_once_are_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    watched.see(*(disk_info(f"n{number}", {"a": left(1)}) for number in range(500)))
+    caplog.clear()
+    watched.disks.check_silence(watched.now_seconds + 60)
+    assert [each.getMessage() for each in caplog.records] == [
+        "500 IO drivers have gone silent, such as n0, n1, n10, n100, n101"
+    ]
+    assert len(watched.told()) == 500
+
+
+def test_a_driver_that_writes_new_nonsense_again_and_again_floods_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    for value in range(1, 200):
+        watched.see(disk_info(disks={f"d{disk}": left(-value) for disk in range(64)}))
+        ((kind, said),) = watched.told()
+        assert kind == "invalid"
+        assert said.endswith("; and 59 more")
+    assert len(caplog.records) < 5
+
+
+def test_a_clock_that_is_set_back_hides_no_silent_driver() -> None:
+    watched = Watched()
+    watched.see(disk_info(disks={"a": left(9)}))
+    watched.now_seconds -= 900
+    watched.disks.check_silence(watched.now_seconds)
+    assert watched.disks.next_silence_seconds() == watched.now_seconds + 60
     watched.disks.check_silence(watched.now_seconds + 60)
     assert watched.disks.silent_nodes() == 1
 

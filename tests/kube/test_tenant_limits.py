@@ -10,6 +10,7 @@ from manifests import as_list, load
 from manifests import node as node_manifest
 from manifests import pod as pod_manifest
 
+from afflux.kube.disks.annotations import MAX_VOLUMES
 from afflux.kube.object_limits import (
     MAX_EXPRESSION_VALUES,
     MAX_EXPRESSIONS,
@@ -22,6 +23,7 @@ from afflux.kube.object_limits import (
 )
 from afflux.kube.tenant_limits import (
     AFFINITIES,
+    DISK_VOLUMES,
     LABEL_KEYS,
     LIMITS,
     PORTS,
@@ -33,6 +35,7 @@ from afflux.kube.tenant_limits import (
     TenantLimits,
     demand_of,
 )
+from afflux.model.disks import DiskRequest, VolumeIO
 from afflux.model.implied_resources import HostPort, port_requests
 from afflux.model.relations import AffinityTerm, Relations, SpreadConstraint, TaskSelector
 from afflux.model.selectors import NodeAffinity, Requirement, Term
@@ -55,6 +58,7 @@ def test_a_pod_alone_in_its_namespace_is_within_every_limit():
     assert SELECTORS.per_namespace >= MAX_POD_TERMS
     # A term counts as four, besides what it names.
     assert TERMS.per_namespace >= 4 * MAX_POD_TERMS + MAX_EXPRESSIONS + MAX_EXPRESSION_VALUES
+    assert DISK_VOLUMES.guaranteed >= MAX_VOLUMES
     assert all(each.guaranteed <= each.per_namespace <= each.total for each in LIMITS)
 
 
@@ -165,6 +169,28 @@ def test_label_keys_and_affinities_are_counted():
     for each in demand_of(shape(affinity=affinity)):
         counted[each.limit.what] += each.amount
     assert counted == {LABEL_KEYS.what: 3, AFFINITIES.what: 2 + 3 + 1 + 1}
+
+
+def test_disk_requests_of_several_volumes_are_counted_by_their_volumes():
+    """Disks are searched for them on every machine: thousands would hold up a cycle for minutes."""
+
+    def stating(*reads: int) -> Demand:
+        volumes = tuple(VolumeIO(read, 0) for read in reads)
+        return demand_of(replace(shape(cpu=1), disks=DiskRequest(volumes)))
+
+    assert not stating(1)
+    assert {(each.limit, each.amount) for each in stating(1, 2, 3)} == {(DISK_VOLUMES, 3)}
+    limits = TenantLimits()
+    allowed = DISK_VOLUMES.per_namespace // MAX_VOLUMES
+    refused = [
+        limits.admit(f"p{number}", "games", stating(*range(number, number + MAX_VOLUMES)))
+        for number in range(allowed + 1)
+    ]
+    assert refused[:-1] == [None] * allowed
+    assert refused[-1] is not None
+    assert "272 volumes in different disk requests of several volumes" in refused[-1]
+    # A replica of one of them asks for nothing new.
+    assert limits.admit("replica", "games", stating(*range(MAX_VOLUMES))) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

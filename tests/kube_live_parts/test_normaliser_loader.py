@@ -19,6 +19,7 @@ from afflux.model.disks import Bandwidth, Normalise, VolumeIO
 from afflux.normalisers.signatures import (
     Signed,
     content_digest,
+    is_signed_by,
     parse_private_key,
     private_key_pem,
     public_key,
@@ -155,6 +156,23 @@ def test_nothing_is_asked_for_an_entry_that_no_trusted_key_has_signed(tmp_path: 
         await vendor.announce(vendor.entry(table(2), keyId="stranger"))
         assert vendor.asked == []
         assert "expected a trusted key" in vendor.problems[0]
+
+    loading(tmp_path, test)
+
+
+def test_a_thousand_forged_entries_are_verified_once_and_told_in_short(tmp_path: Path) -> None:
+    async def test(vendor: Vendor) -> None:
+        good = vendor.entry(table(2))
+        forged = [good | {"model": f"F{number}"} for number in range(999)]
+        is_signed_by.cache_clear()
+        await vendor.announce(good, *forged)
+        assert vendor.takes == 200
+        for _ in range(3):
+            await vendor.loader.load()
+        assert is_signed_by.cache_info().misses == 1000
+        (told,) = vendor.problems
+        assert told.endswith("; and 989 more")
+        assert len(told) < 4000
 
     loading(tmp_path, test)
 

@@ -26,9 +26,11 @@ def pod_of(deployment: Manifest, namespace: str) -> Manifest:
 
 @SETTINGS
 def test_the_api_server_accepts_all_objects(cluster: ControlPlane, values: dict[str, Any]) -> None:
-    cluster.create_namespace(NAMESPACE)
     # The CRD of the Prometheus operator is not installed here.
     manifests = [each for each in render(**values) if each["kind"] != "ServiceMonitor"]
+    named = {each["metadata"].get("namespace", NAMESPACE) for each in manifests}
+    for namespace in (named | {NAMESPACE}) - {"default", "kube-system"}:
+        cluster.create_namespace(namespace)
     answer = cluster.kubectl(
         "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-",
         input=listed(*manifests),

@@ -24,6 +24,7 @@ from afflux.normalisers.signatures import (
     public_key_pem,
     sign,
 )
+from normalisers.wasm_modules import answering, module, packed
 
 KEY = parse_private_key(private_key_pem(b"k" * 32))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -177,3 +178,38 @@ def test_content_that_is_not_what_was_signed_is_never_used(
         assert vendor.asked
         create(cluster, pod("plain"))
         wait_placed(cluster, "plain")
+
+
+@pytest.mark.slow
+def test_signed_modules_that_loop_or_fill_memory_fit_nowhere_and_hold_nothing_up(
+    cluster: ControlPlane, vendor: Vendor, afflux: Scheduler
+) -> None:
+    hostile = {
+        "loops": module(estimate="(loop (br 0)) (unreachable)"),
+        "fills-memory": module(
+            estimate=f"(loop (drop (memory.grow (i32.const 1))) (br 0)) {packed(0, 0)}"
+        ),
+        "answers-nan": answering('{"rbps": "NaN", "wbps": "0"}'),
+        "answers-negative": answering('{"rbps": "-1", "wbps": "0"}'),
+    }
+    nodes = cluster.create_nodes(1)
+    with Drivers(cluster, {nodes[0]: {"a": 100}}, model="Acme/NV100"):
+        for number, (name, content) in enumerate(hostile.items()):
+            loads = afflux.metric("afflux_disk_normaliser_loads_total", 'result="loaded"')
+            vendor.content = content
+            vendor.announce(content, 20 + number)
+            cluster.wait_until(
+                lambda before=loads: (
+                    afflux.metric("afflux_disk_normaliser_loads_total", 'result="loaded"') > before
+                ),
+                f"the module that {name}",
+            )
+            create(cluster, pod(name, annotations=stating(10)))
+            wait_for_reason(cluster, name, f"0/1 nodes are available: {NO_NORMALISER}.")
+            create(cluster, pod(f"beside-{name}"))
+            wait_placed(cluster, f"beside-{name}")
+        # With the table of a higher version all of them are placed.
+        vendor.content = table(1)
+        vendor.announce(vendor.content, 30)
+        for name in hostile:
+            wait_placed(cluster, name)

@@ -109,6 +109,10 @@ pub(crate) fn room_for_several(disks: &[Disk], request: &DiskRequest, at_most: i
         put(&mut left, request, &chosen, -repeated);
         room += repeated;
     }
+    if room == 0 {
+        // The search for one task has said so already.
+        return 0;
+    }
     // One task after the other may have left gaps that others would fill.
     while room < at_most.min(MAX_EXACT_ROOM) {
         let all = vec![request; usize::try_from(room).unwrap_or(0) + 1];

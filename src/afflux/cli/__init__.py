@@ -1,4 +1,4 @@
-"""The command line: afflux run, simulate, place, solve, diskio; queue, group, reservations,
+"""The command line: afflux run, serve, simulate, place, solve, diskio; queue, group, reservations,
 history.
 
 The last four share the files `inspection_...` and are also a plugin of kubectl. `arguments` parses
@@ -22,6 +22,7 @@ from afflux.cli.arguments import (
     Options,
     PlaceOptions,
     RunOptions,
+    ServeOptions,
     SimulateOptions,
     SolveOptions,
     parse,
@@ -67,12 +68,16 @@ def kubectl_main() -> int:
     return main(program=PLUGIN)
 
 
-def _run(options: Options, program: str) -> ExitCode:
+def _run(options: Options, program: str) -> ExitCode:  # noqa: PLR0911  one for each command
     match options:
         case RunOptions():
             from afflux.cli.run import run as schedule
 
             return schedule(options)
+        case ServeOptions():
+            from afflux.cli.serve import run as serve
+
+            return serve(options)
         case SimulateOptions():
             from afflux.cli.simulate import run as simulate
 

@@ -57,6 +57,23 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    command: ClassVar = "serve"
+    listen: str
+    insecure: bool
+    tls_cert_file: str
+    tls_key_file: str
+    client_ca_file: str
+    token_file: str
+    state: str
+    policy: str | None
+    strategy: str | None
+    config: str | None
+    log_format: str
+    log_level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOptions:
     command: ClassVar = "solve"
     file: str
@@ -64,11 +81,18 @@ class SolveOptions:
 
 
 Options = (
-    RunOptions | SimulateOptions | PlaceOptions | SolveOptions | InspectOptions | DiskioOptions
+    RunOptions
+    | ServeOptions
+    | SimulateOptions
+    | PlaceOptions
+    | SolveOptions
+    | InspectOptions
+    | DiskioOptions
 )
 
 _COMMANDS = {
-    kind.command: kind for kind in (RunOptions, SimulateOptions, PlaceOptions, SolveOptions)
+    kind.command: kind
+    for kind in (RunOptions, ServeOptions, SimulateOptions, PlaceOptions, SolveOptions)
 }
 
 
@@ -121,6 +145,7 @@ def _parser(program: str) -> _Parser:
 
     if program == PROGRAM:
         _run(add("run", "schedule the pods of a cluster"))
+        _serve(add("serve", "schedule tasks that clients submit over gRPC"))
         _simulate(add("simulate", "replay a workload under one or more schedulers"))
         _place(add("place", "place the pending pods of a cluster, as a dry run"))
         _solve(add("solve", "solve a minimum-cost-flow problem in DIMACS format"))
@@ -143,6 +168,36 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--print-config", action="store_true", help="print the effective configuration and exit"
     )
+    _logging(parser)
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Schedule tasks that any cluster manager submits over gRPC, in the protocol of Firmament, "
+        "until stopped (docs/service.md)."
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default="127.0.0.1:9090", help="default: 127.0.0.1:9090"
+    )
+    parser.add_argument(
+        "--insecure", action="store_true", help="plaintext although HOST is not on loopback"
+    )
+    parser.add_argument("--tls-cert-file", metavar="FILE", default="", help="for TLS, in PEM form")
+    parser.add_argument("--tls-key-file", metavar="FILE", default="", help="its private key")
+    parser.add_argument(
+        "--client-ca-file", metavar="FILE", default="", help="clients need a certificate of it"
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", default="", help="clients need a token of it, one a line"
+    )
+    parser.add_argument(
+        "--state", metavar="FILE", default="", help="keep machines and tasks here over restarts"
+    )
+    _scheduler(parser)
+    _logging(parser)
+
+
+def _logging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=["text", "json"], default="text")
     parser.add_argument(
         "--log-level", choices=["debug", "info", "warning", "error"], default="info"

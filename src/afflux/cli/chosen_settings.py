@@ -1,6 +1,6 @@
 """The scheduler that --policy, --strategy and --config ask for."""
 
-from afflux.cli.arguments import PlaceOptions, SimulateOptions
+from afflux.cli.arguments import PlaceOptions, ServeOptions, SimulateOptions
 from afflux.config import (
     DEFAULT_POLICY,
     DEFAULT_STRATEGY,
@@ -11,7 +11,7 @@ from afflux.config import (
 from afflux.model.errors import InputError
 
 
-def chosen_settings(options: SimulateOptions | PlaceOptions) -> SchedulerSettings:
+def chosen_settings(options: SimulateOptions | PlaceOptions | ServeOptions) -> SchedulerSettings:
     """The settings of one scheduler, from the file or from the names on the command line."""
     if options.config is None:
         policy = DEFAULT_POLICY if options.policy is None else options.policy

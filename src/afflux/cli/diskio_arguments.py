@@ -178,12 +178,17 @@ def _bytes_per_second(text: str) -> int:
 
 
 def _block_bytes(text: str) -> int:
+    from afflux.kube.disks.annotations import MAX_BLOCK_BYTES, MIN_BLOCK_BYTES
     from afflux.normalisers.block_size import parse_block_size
 
     try:
-        return parse_block_size(text)
+        size = parse_block_size(text)
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if not MIN_BLOCK_BYTES <= size <= MAX_BLOCK_BYTES:
+        expected = f"expected bytes such as 4k, from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}"
+        raise argparse.ArgumentTypeError(f"{text!r}, {expected}, as in a pod")
+    return size
 
 
 _Add = Callable[[argparse.ArgumentParser], None]

@@ -18,6 +18,8 @@ VERSION = 1
 
 def try_request(options: TryOptions) -> ExitCode:
     """Prints what the request states and what it takes."""
+    if not options.rbps and not options.wbps:
+        raise InputError("no request, expected --rbps or --wbps of more than 0")
     name, content = read_source(options.content)
     volume = VolumeIO(options.rbps, options.wbps, options.blocksize)
     try:

@@ -110,6 +110,11 @@ class Profile:
     scheduler_name: str
     settings: SchedulerSettings
 
+    @property
+    def preempts(self) -> bool:
+        """Whether running pods of a cluster are evicted for waiting ones of this profile."""
+        return self.settings.preempts is not False
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
@@ -197,7 +202,7 @@ def effective_configuration(configuration: Configuration) -> dict[str, object]:
                 profile.scheduler_name,
                 profile.settings.policies,
                 profile.settings.topology_spread,
-                Preemption(profile.settings.preempts is not False),
+                Preemption(profile.preempts),
             )
             for profile in configuration.profiles
         ),

@@ -165,7 +165,7 @@ class LiveAdapter(Adapter, TaskLocator, Protocol):
 
     def evict(self, evictions: Sequence[Eviction], nominations: Sequence[Placement]) -> None:
         """End these tasks, with their grace periods; report `EvictionFailed` for those that stay.
-        `nominations` are all places that are held for waiting tasks, for everybody to see."""
+        `nominations` are all places that are held for waiting tasks; other schedulers see them."""
         ...
 
     async def orders_sent(self) -> None:

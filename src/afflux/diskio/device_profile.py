@@ -9,6 +9,7 @@ interpolated and signed (`afflux.normalisers`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,8 @@ from afflux.normalisers.coefficient_table import (
     SMALLEST_BLOCK_BYTES,
 )
 from afflux.normalisers.errors import NormaliserRefusedError
+
+T = TypeVar("T")
 
 KIND = "DiskProfile"
 MAX_MODEL_LENGTH = MAX_NAME_LENGTH
@@ -100,20 +103,21 @@ class _WrittenProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     direct: bool = True
 
 
+class _Header(msgspec.Struct, frozen=True):
+    kind: str
+
+
 _decoder = msgspec.json.Decoder(_WrittenProfile)
+_header = msgspec.json.Decoder(_Header)
 
 
 def decode_profile(content: bytes, origin: str) -> DeviceProfile:
     """The profile in a JSON file; an InputError that names the field and what was expected."""
-    try:
-        written = _decoder.decode(content)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{origin}: {field_error(error, content)}") from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        why = json_error(error)
-        raise InputError(f"{origin}: not valid JSON: {why}; expected a profile") from None
-    if written.kind != KIND:
-        raise InputError(f"{origin}: kind: {written.kind!r:.80}, expected {KIND}")
+    # First, so that another kind of file is not refused for one of its fields.
+    kind = _decoded(_header, content, origin).kind
+    if kind != KIND:
+        raise InputError(f"{origin}: kind: {kind!r:.80}, expected {KIND}")
+    written = _decoded(_decoder, content, origin)
     if written.model or not written.devices:
         check_model(written.model, f"{origin}: model")
     read = _by_block_bytes(written.read, f"{origin}: read")
@@ -122,6 +126,16 @@ def decode_profile(content: bytes, origin: str) -> DeviceProfile:
     if written.total is not None:
         total = _bandwidth(written.total, f"{origin}: total")
     return DeviceProfile(written.model, read, write, total, written.devices, written.direct, origin)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], content: bytes, origin: str) -> T:
+    try:
+        return decoder.decode(content)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{origin}: {field_error(error, content)}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        why = json_error(error)
+        raise InputError(f"{origin}: not valid JSON: {why}; expected a profile") from None
 
 
 def encode_profile(profile: DeviceProfile) -> bytes:

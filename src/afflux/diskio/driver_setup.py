@@ -151,6 +151,8 @@ async def measure_once(
 ) -> DeviceProfile:
     """The profile of the disk of a directory, or of a raw device that no file system uses."""
     device = devices.named(raw_device) if raw_device else devices.of_path(directory)
+    if other := options.models.keys() - {device.id}:
+        raise InputError(f"--model: {min(other)!r:.80}, expected {device.id}, the disk's id")
     mounted = devices.mounted_parts(device) if raw_device else []
     if mounted:
         raise InputError(

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -145,6 +146,8 @@ def parse_key_list(content: bytes) -> dict[str, bytes]:
     return dict(_listed_key(key_id, key) for key_id, key in keys.items())
 
 
+# An entry is judged again and again, and a ConfigMap may have a thousand.
+@lru_cache(maxsize=4096)
 def is_signed_by(public: bytes, signed: Signed, signature: str) -> bool:
     """Whether the signature is of this key and covers this."""
     raw = _base64(signature.encode())

@@ -23,6 +23,8 @@ UNREADABLE_MODELS = "node(s) had disks whose models cannot be read"
 
 # Machines with dozens of disks exist. Disks beyond this number get no pods.
 MAX_DISKS = 64
+# Longer than every model that a normaliser can be for. Ids are at most as long.
+MAX_NAME_CHARACTERS = 253
 MAX_MEASUREMENT_CHARACTERS = 262_144
 # A thousand disks of this bandwidth still add up within 64 bits.
 _MAX_BYTES_PER_SECOND = 2**53
@@ -66,14 +68,24 @@ def reported_disks(info: objects.NodeDiskIOInfo) -> ReportedDisks | None:
         return None
     problems: list[str] = []
     models = _read_models(info, problems)
-    ids = sorted(found)
+    ids = sorted(each for each in found if len(each) <= MAX_NAME_CHARACTERS)
+    if len(ids) < len(found):
+        problems.append(
+            f"status.allocatableBandwidth: {len(found) - len(ids)} ids of disks, expected at most"
+            f" {MAX_NAME_CHARACTERS} characters each; these disks are not used"
+        )
     if len(ids) > MAX_DISKS:
         problems.append(
             f"status.allocatableBandwidth: {len(ids)} disks, expected at most {MAX_DISKS}; the"
             f" others are not used"
         )
     disks = tuple(
-        Disk(each, _left(found[each], each, problems), (models or {}).get(each, ""))
+        Disk(
+            each,
+            _left(found[each], each, problems),
+            # Cut, it still has no normaliser, and takes no memory wherever it is remembered.
+            (models or {}).get(each, "")[:MAX_NAME_CHARACTERS],
+        )
         for each in ids[:MAX_DISKS]
     )
     return ReportedDisks(disks, UNREADABLE_MODELS if models is None else "", tuple(problems))

@@ -23,6 +23,7 @@ from afflux.model.errors import InputError
 from afflux.normalisers.catalogue import Entry
 from afflux.normalisers.errors import NormaliserRefusedError
 from afflux.normalisers.registry import NormaliserRegistry, Problem
+from afflux.web.rate_limited_log import RateLimitedLog
 from afflux.web.scheduler_metrics import Metrics
 
 # How often the files of the keys are looked at.
@@ -31,6 +32,8 @@ INITIAL_BACKOFF_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 300.0
 # Contents that are downloaded at the same time.
 _PARALLEL = 4
+# So many problems are told at once.
+_MAX_TOLD = 10
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +72,7 @@ class NormaliserLoader:
         self._keys: Mapping[str, bytes] = {}
         self._keys_problem = ""
         self._told = ""
+        self._log = RateLimitedLog(_log)
         # When the content of an entry is tried again, and the pause after that.
         self._due: dict[Entry, float] = {}
         self._backoffs: dict[Entry, Backoff] = {}
@@ -123,8 +127,10 @@ class NormaliserLoader:
         return self.registry.set_trusted_keys(keys)
 
     async def _load_wanted(self) -> frozenset[str]:
+        # Its signatures are verified in a thread: a user without keys may have written a thousand.
+        wanted = await asyncio.to_thread(self.registry.wanted)
         now = monotonic()
-        due = [each for each in self.registry.wanted() if self._due.get(each, 0.0) <= now]
+        due = [each for each in wanted if self._due.get(each, 0.0) <= now]
         changed: set[str] = set()
         for start in range(0, len(due), _PARALLEL):
             some = due[start : start + _PARALLEL]
@@ -173,11 +179,14 @@ class NormaliserLoader:
             len(self.registry.in_use()), len(problems) + bool(self._keys_problem)
         )
         sentences = [self._keys_problem] if self._keys_problem else []
-        text = "; ".join(sentences + [_sentence(each) for each in problems])
+        sentences += [_sentence(each) for each in problems[:_MAX_TOLD]]
+        if len(problems) > _MAX_TOLD:
+            sentences.append(f"and {len(problems) - _MAX_TOLD} more")
+        text = "; ".join(sentences)
         if text != self._told:
             self._told = text
             if text:
-                _log.warning("normalisers: %s", text)
+                self._log.warning("normalisers: %s", text)
                 self._on_problems(text)
 
 

@@ -37,13 +37,18 @@ class ClusterDisks:
         self, changes: WorkQueue[Key], storage: Storage, options: DiskOptions | None
     ) -> None:
         self.counting = options.counting if options is not None else None
-        self.infos = ObjectStore[objects.NodeDiskIOInfo]("node disk IO info", changes)
+        # Statuses come all the time, and wake the cycle at once only if a pod waits for disks.
+        self.infos = ObjectStore[objects.NodeDiskIOInfo](
+            "node disk IO info", changes, is_patient=lambda _: not self._waiting
+        )
         silence = options.silence if options is not None else DEFAULT_SILENCE
         self.nodes = NodeDisks(self.infos, self._tracked_disks, silence)
         self._storage = storage
         self._changes = changes
         # By node and uid, the disks of a pod that has to be reserved; None for other pods.
         self._pods: dict[str, dict[str, tuple[str, ...] | None]] = {}
+        # The uids of the pods that wait, and state what they do on disks.
+        self._waiting: set[str] = set()
         # Nodes whose object may have to be written, and those whose report may have changed.
         self._unsettled: dict[str, None] = {}
         self._touched: dict[str, None] = {}
@@ -80,6 +85,14 @@ class ClusterDisks:
         touched, self._touched = self._touched, {}
         self._unsettled.update(touched)
         return [*self.nodes.report_again(touched), *self.nodes.check_silence(now_seconds)]
+
+    def waits(self, task: Task) -> None:
+        """A pod has no node yet."""
+        if task.shape.disks is not None and task.shape.disks.is_stated and not task.blocked:
+            self._waiting.add(task.id)
+
+    def waits_no_more(self, task: Task) -> None:
+        self._waiting.discard(task.id)
 
     def track(self, task: Task, node: str, disks: tuple[str, ...], *, assumed: bool) -> None:
         """A pod is on this node, or is assumed there. A pod that states what it does on disks is
@@ -153,7 +166,13 @@ class ClusterDisks:
         if info is None:
             return None
         pods = self._pods.get(node, {})
-        wanted = {uid: disks for uid, disks in pods.items() if disks is not None}
+        # An annotation of a pod may name anything, in any length: only disks of the node are noted.
+        ids = info.status.allocatable_bandwidth or {} if info.status is not None else {}
+        wanted = {
+            uid: disks if all(each in ids for each in disks) else ()
+            for uid, disks in pods.items()
+            if disks is not None
+        }
         found = next_reserved_pods(info, wanted, pods)
         return None if found is None else (info, found)
 

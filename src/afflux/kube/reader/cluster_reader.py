@@ -578,11 +578,15 @@ class ClusterReader:
             if not on_node:
                 del self._pods_on_node[before.node]
             self.cluster_disks.untrack(before.task, before.node)
+        elif before is not None:
+            self.cluster_disks.waits_no_more(before.task)
         if now is not None:
             self._tracked[name] = now
             if now.node is not None:
                 self._pods_on_node.setdefault(now.node, {})[name] = None
                 self.cluster_disks.track(now.task, now.node, now.disks, assumed=now.assumed)
+            else:
+                self.cluster_disks.waits(now.task)
 
     def is_ours(self, pod: objects.Pod) -> bool:
         """Whether the pod names one of our schedulers."""

@@ -18,6 +18,7 @@ Pure: the caller passes the time. One object counts for a node: the oldest.
 
 import logging
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from afflux.kube.disks.disk_reports import ReportedDisks, node_name, reported_di
 from afflux.kube.reader.object_store import ObjectStore, name_of
 from afflux.model.disks import DiskReport
 from afflux.model.placement import Placement
+from afflux.web.rate_limited_log import RateLimitedLog
 
 SILENT = "node(s) had a disk IO driver that went silent"
 DEFAULT_SILENT_SECONDS = 60.0
@@ -39,6 +41,16 @@ StatusResult = Literal["accepted", "discarded", "ahead"]
 # A node has several objects; a driver has gone silent, or reports again; figures make no sense; the
 # driver claims to have observed a generation that does not exist.
 NoticeKind = Literal["duplicate", "silent", "heard", "invalid", "ahead"]
+
+# Many drivers may fail, or come back, at once: each of these is one line in a while.
+_LOGGED: Mapping[NoticeKind, str] = {
+    "duplicate": "node disk IO info %s is one too many: %s",
+    "heard": "node disk IO info %s: %s",
+    "invalid": "node disk IO info %s cannot be used as it is: %s",
+    "ahead": "node disk IO info %s answers what was not asked: %s",
+}
+# So many names of nodes, or problems of one status, are told.
+_MAX_TOLD = 5
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +118,7 @@ class NodeDisks:
         silence: SilenceRules,
     ) -> None:
         self._store = store
+        self._log = RateLimitedLog(_log)
         self._disks_of = disks_of
         self._silence = silence
         self._known: dict[str, _Known] = {}
@@ -114,6 +127,7 @@ class NodeDisks:
         # The reports as the cycle knows them.
         self._reports: dict[str, DiskReport] = {}
         self._next_silence_seconds = math.inf
+        self._now_seconds = -math.inf
         self._told_duplicates: set[str] = set()
         self._notices: list[DiskNotice] = []
         self.statistics = DiskStatistics()
@@ -122,19 +136,20 @@ class NodeDisks:
 
     def sync(self, names: Iterable[str], now_seconds: float) -> list[Event]:
         """These objects have changed, or are gone."""
+        self._set_time(now_seconds)
         nodes: dict[str, None] = {}
         for name in names:
-            info, before = self._store.get(name), self._known.get(name)
-            node = None if info is None else node_name(info)
-            if before is not None and node_name(before.info) != node:
-                self._leave(name, node_name(before.info))
-                nodes[node_name(before.info)] = None
-            if info is None or node is None:
-                continue
-            self._set(name, info, now_seconds)
-            if name not in self._objects.get(node, ()):
-                self._join(name, node)
-            nodes[node] = None
+            info, known = self._store.get(name), self._known.get(name)
+            before = None if known is None else known.info
+            is_same = before is not None and info is not None and _is_same(before, info)
+            if before is not None and not is_same:
+                self._leave(name, node_name(before))
+                nodes[node_name(before)] = None
+            if info is not None:
+                self._set(name, info, now_seconds)
+                if not is_same:
+                    self._join(name, node_name(info))
+                nodes[node_name(info)] = None
         return self.report_again(nodes)
 
     def report_again(self, nodes: Iterable[str]) -> list[Event]:
@@ -166,6 +181,7 @@ class NodeDisks:
 
     def check_silence(self, now_seconds: float) -> list[Event]:
         """The events for drivers that have gone silent since the last call."""
+        self._set_time(now_seconds)
         if now_seconds < self._next_silence_seconds:
             return []
         changed: list[str] = []
@@ -175,9 +191,12 @@ class NodeDisks:
             if known is None or known.is_silent or silent_seconds < self._silence.after_seconds:
                 continue
             known.is_silent = True
-            changed.append(node)
             text = f"the IO driver has not reported for {silent_seconds:.0f} s"
-            self._tell(known.info, "silent", text)
+            self._notices.append(DiskNotice(known.info, "silent", text))
+            changed.append(node)
+        if changed:
+            names = ", ".join(sorted(changed)[:_MAX_TOLD])
+            self._log.warning("%s IO drivers have gone silent, such as %s", len(changed), names)
         self._next_silence_seconds = self.next_silence_seconds()
         return self.report_again(changed)
 
@@ -188,9 +207,17 @@ class NodeDisks:
         heard = (k.heard_seconds for k in counting if k is not None and not k.is_silent)
         return min(heard, default=math.inf) + self._silence.after_seconds
 
+    def _set_time(self, now_seconds: float) -> None:
+        """A clock that was set back must not keep silent drivers from being noticed."""
+        if now_seconds < self._now_seconds:
+            for known in self._known.values():
+                known.heard_seconds = min(known.heard_seconds, now_seconds)
+            self._next_silence_seconds = self.next_silence_seconds()
+        self._now_seconds = now_seconds
+
     def _set(self, name: str, info: objects.NodeDiskIOInfo, now_seconds: float) -> None:
         known = self._known.get(name)
-        if known is None or known.info.metadata.uid != info.metadata.uid:
+        if known is None:
             self._known[name] = known = _Known(info, now_seconds)
             due = now_seconds + self._silence.after_seconds
             self._next_silence_seconds = min(self._next_silence_seconds, due)
@@ -250,19 +277,21 @@ class NodeDisks:
         problems = known.found.problems if known.found is not None else ()
         if problems != known.told_problems:
             known.told_problems = problems
-            for problem in problems:
-                self._tell(known.info, "invalid", problem)
+            if problems:
+                more = len(problems) - _MAX_TOLD
+                told = [*problems[:_MAX_TOLD], *([f"and {more} more"] if more > 0 else [])]
+                self._tell(known.info, "invalid", "; ".join(told))
 
     def _join(self, name: str, node: str) -> None:
         """One more object for this node: the oldest counts, of equal ones the first by name."""
         names = self._objects.setdefault(node, [])
-        names.append(name)
-        names.sort(key=lambda each: (self._created(each), each))
-        for other in names[1:]:
-            if other not in self._told_duplicates:
-                self._told_duplicates.add(other)
-                text = f"{names[0]} is older and counts for node {node}; this object is not used"
-                self._tell(self._known[other].info, "duplicate", text)
+        insort(names, name, key=lambda each: (self._created(each), each))
+        # The one that counted before, or the new one; the others are told.
+        other = name if name != names[0] else names[1] if len(names) > 1 else None
+        if other is not None and other not in self._told_duplicates:
+            self._told_duplicates.add(other)
+            text = f"{names[0]} is older and counts for node {node}; this object is not used"
+            self._tell(self._known[other].info, "duplicate", text)
 
     def _leave(self, name: str, node: str) -> None:
         """The object is gone, or is of another node now."""
@@ -306,7 +335,7 @@ class NodeDisks:
 
     def _tell(self, info: objects.NodeDiskIOInfo, kind: NoticeKind, text: str) -> None:
         self._notices.append(DiskNotice(info, kind, text))
-        _log.warning("node disk IO info %s: %s", name_of(info), text)
+        self._log.warning(_LOGGED[kind], name_of(info), text)
 
     # --- Questions
 
@@ -351,6 +380,11 @@ class NodeDisks:
     def take_notices(self) -> list[DiskNotice]:
         notices, self._notices = self._notices, []
         return notices
+
+
+def _is_same(before: objects.NodeDiskIOInfo, now: objects.NodeDiskIOInfo) -> bool:
+    """Whether these are versions of one object, for one node."""
+    return before.metadata.uid == now.metadata.uid and node_name(before) == node_name(now)
 
 
 def _is_from_driver(before: objects.NodeDiskIOInfo, now: objects.NodeDiskIOInfo) -> bool:

@@ -37,7 +37,8 @@ class ObjectStore(Generic[T]):
     """The store that a watch fills; every change adds the object's key to the work queue.
 
     With `relevant_part`, only changes of that part of an object count: the status of a ReplicaSet
-    changes with each of its pods. Objects for which `is_over` is true are not kept.
+    changes with each of its pods. Objects for which `is_over` is true are not kept. A new version
+    for which `is_patient` is true need not wake the consumer at once.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class ObjectStore(Generic[T]):
         changes: WorkQueue[Key],
         relevant_part: Callable[[T], object] | None = None,
         is_over: Callable[[T], bool] | None = None,
+        is_patient: Callable[[T], bool] | None = None,
     ) -> None:
         self.kind = kind
         self._is_over = is_over
+        self._is_patient = is_patient
         self._relevant_part = relevant_part
         # Set after the first complete list, as client-go's HasSynced.
         self.synced = asyncio.Event()
@@ -113,8 +116,11 @@ class ObjectStore(Generic[T]):
         self._items[name] = item
         if known is not None and known.metadata.uid != item.metadata.uid:
             self._depart(known, known, deleted=True)
-        if known is None or self._is_relevant(known, item):
+        if known is None:
             self._changes.put((self.kind, name))
+        elif self._is_relevant(known, item):
+            is_patient = self._is_patient is not None and self._is_patient(item)
+            self._changes.put((self.kind, name), is_patient=is_patient)
 
     def deleted(self, item: T) -> None:
         name = name_of(item)
