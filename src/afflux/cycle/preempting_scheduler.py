@@ -64,7 +64,8 @@ class PreemptingScheduler:
             ending=earlier.ending,
         )
         if not found.groups:
-            return _with_reservations(_composed(decided, places, found, ()), earlier, now_seconds)
+            decided = _composed(decided, places, NO_PREEMPTION, ())
+            return _with_reservations(decided, earlier, now_seconds)
         if not self._inner.admits_all:
             # Which of them start is for the strategies to say.
             found = replace(found, started=(), placements=())
